@@ -72,7 +72,7 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
 def _dev_gradient(
     lane: Lane, run: str, number: int, dev: ArtifactRef, solver: ArtifactRef
 ) -> Future[ArtifactRef | None]:
-    """Start the gradient of the solver's dev answers (phases 1a and 1b); None if no reward needs it."""
+    """Start the gradient of the solver's dev answers (phases 1a and 1b); None if the generator's update needs none."""
     settings = current_run(run).history.at(number).cotrain
     if not (settings.updates("generator", number) and find_reward(settings.reward.name).needs_influence):
         return lane.start(lambda: None)

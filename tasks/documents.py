@@ -95,7 +95,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     """Convert one group's book files to Markdown. A restart continues with the files that are not converted."""
     config = run.config.corpus.convert
     group = _group(run, sources, download)
-    # The name of the converter for book source code enters the key of groups with such a book.
+    # Name and version of the converter for pandoc's book formats enter the key of a group with such a book.
     is_source = any(converting_books.is_book(Path(name)) for name in run.store.manifest(download).files)
     formats = {"formats": converting_books.name()} if is_source else {}
     has_help = not converting.helper_trouble(ConversionJob(settings=config))
@@ -317,7 +317,7 @@ def _judgements(judge: str, rows: Sequence[Judgement]) -> Outcome:
 
 
 def accepted_chunks(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[Document]:
-    """Chunks of the groups that the judge accepted."""
+    """Chunks that the judge accepted, of all these groups."""
     documents: list[Document] = []
     for group, verdicts in zip(chunks, judgements, strict=True):
         names = {row.document_id for row in run.store.rows(verdicts, "judgements", Judgement) if row.keep}

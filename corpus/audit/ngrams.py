@@ -232,7 +232,10 @@ def _common_window(ours: np.ndarray, theirs: np.ndarray, length: int) -> Span | 
 
 
 def _windows(numbers: np.ndarray, length: int) -> np.ndarray:
-    """Hash of every window of `length` words: a polynomial modulo 2^64, computed from prefix sums."""
+    """Hash of every window of `length` words: a polynomial modulo 2^64.
+
+    It is a difference of prefix sums, divided by the power of the window's first word.
+    """
     with np.errstate(over="ignore"):
         powers = np.cumprod(np.full(len(numbers), _FACTOR))
         back = np.cumprod(np.full(len(numbers), _INVERSE))

@@ -56,7 +56,10 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
-    """Resolve a host to the IP addresses to try, in order. Raises CatalogueError unless all of them are public."""
+    """Resolve a host to the IP addresses to try, in order.
+
+    Raises CatalogueError unless all of them are public, and httpcore.ConnectError if there is none.
+    """
     try:
         addresses = lookup(host, port)
     except (OSError, UnicodeError) as error:

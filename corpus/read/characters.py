@@ -49,7 +49,7 @@ DROPPED = dict.fromkeys(
 
 
 def clean(text: str) -> str:
-    """Collapse whitespace, drop invisible control characters, and join surrogates, which PDFium returns one by one."""
+    """Collapse whitespace, drop characters without ink, and join surrogates, which PDFium returns one by one."""
     if not text.isascii():
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         text = whole.replace("\u00a0", " ")

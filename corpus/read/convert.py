@@ -171,9 +171,11 @@ def _find_doubt(page: Page) -> str:
 
 
 def convert_text(path: Path, source_id: str) -> Page:
-    """Convert a file that is Markdown or plain text already: removes a byte order mark and unifies line ends.
+    """Convert a file that is Markdown or plain text already.
 
-    Front matter becomes a title. A file that is not UTF-8 gives a rejected page that names the byte.
+    A byte order mark is removed and line ends become line feeds, so that offsets fit every reader. Only the title of
+    front matter stays, as a heading. A file that is neither UTF-8 nor UTF-16 with a byte order mark gives a rejected
+    page that names the byte.
     """
     size = path.stat().st_size
     if size > MAX_BYTES:

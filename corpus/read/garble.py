@@ -21,7 +21,7 @@ MEANINGLESS = frozenset({"Co", "Cn", "Cs", "Cc"})
 
 
 def math_garbled(text: str) -> float:
-    """Share of a page's tokens that are one or two characters but no word, or in private use, from 0 to 1.
+    """Share of a page's tokens that are one or two characters but no word, or have private-use signs, 0 to 1.
 
     It is 0 for an empty page, and at least 0.4 for a page with MARK. Ordinary prose has less than 0.15, a page of
     displayed formulas more than 0.4.
@@ -66,7 +66,7 @@ def share_leftward(text: str) -> float:
 WORDS = 30
 """Least number of words from which a page can be judged."""
 LANGUAGE = 0.8
-"""Least share of a page's words that look like a language's: books have .93, those with shifted letters .75 or less."""
+"""Least share of a page's words that look like words: books have .93 or more, with shifted letters .75 or less."""
 PAGES = 0.5
 """Largest share of the judged pages that may be below LANGUAGE; above it the book is rejected."""
 PAGE_CHARS = 2500
@@ -87,7 +87,7 @@ _MIXED_SCRIPTS = re.compile(f"[{_RTL}][A-Za-z]|[A-Za-z][{_RTL}]")
 
 
 def debris(pages: Sequence[str]) -> str:
-    """Return why to reject a book, with sample words, if most pages are in no language; empty if they are in one.
+    """Return why to reject a book, with sample words, if most judged pages are in no language; empty otherwise.
 
     Latin words are judged by their form (a vowel, no long run of consonants, no capital inside), Chinese by the share
     of its most frequent characters, Hebrew and Arabic by Latin letters within words; other scripts are not judged.

@@ -85,7 +85,7 @@ def mark_headings(pages: Sequence[list[PdfLine]], outline: Sequence[OutlineEntry
         levels = _levels_by_outline(votes, blocks)
     else:
         levels = _levels_by_font(blocks, body, pages, votes)
-    # The level of a numbered section is the level of the chapters plus the depth of its number.
+    # The level of a numbered section is the level of the chapters plus the number of parts after the first.
     chapters = Counter({style: sum(b.is_title for b in blocks[style]) for style in levels if style[4] == 1})
     base = levels[chapters.most_common(1)[0][0]] if chapters else 1
     for style, level in levels.items():
@@ -246,7 +246,11 @@ def _is_term(term: PdfLine, below: Sequence[PdfLine], edges: Sequence[float]) ->
 
 
 def _is_isolated(run: Sequence[PdfLine], above: PdfLine | None, below: PdfLine | None, body: Style) -> bool:
-    """Whether lines do not fill their column, and have the space above and the position of a title."""
+    """Whether lines stand alone, as a title does.
+
+    They do not fill their column, have more space above than running text, and are not a term above its definition. The
+    line after them is not higher and further to the left.
+    """
     last = run[-1]
     if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and number_depth(_text(run)) < 2:
         # Running text ends at the edge of its column; a title in the same font size seldom does.

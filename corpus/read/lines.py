@@ -20,7 +20,7 @@ SECTION_NUMBER = re.compile(
 BLANK = 0.15
 """Least gap that counts as a space, in units of the font size."""
 RAISED, SMALLER = 0.25, 0.88
-"""Least distance from the baseline, in units of the font size, and relative size of what is neither text nor script."""
+"""Least distance from the baseline, in units of the font size, and relative size above which a piece is no script."""
 QUOTIENT = "\u29f8"
 """Slash of a quotient, whose two sides are set above and below the baseline in full-size letters."""
 FULL = 0.8

@@ -93,7 +93,7 @@ def vocabulary(texts: Iterable[str]) -> Counter[str]:
 
 
 def _render_block(block: TextBlock, words: Counter[str]) -> Part:
-    """Render one block, followed by `garble.MARK` if it has a formula that could not be read."""
+    """Render one block; `garble.MARK` follows a formula that could not be read, except in a heading."""
     first = block.lines[0]
     if block.garbled:
         lines = tuple(replace(line, text=line.text.replace(GARBLED, "").strip()) for line in block.lines)

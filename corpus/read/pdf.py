@@ -49,7 +49,7 @@ GAP = 1.0
 KERNED, SET_APART = 0.05, 0.3
 """Largest gap that is not a space, in a line of words and in one of spaced letters, in units of the font size."""
 APART, LETTERS = 0.6, 8
-"""Letters of a line are spaced if more than this share of its gaps (at least this number) follows single letters."""
+"""A line is of spaced letters if more than APART of its gaps (counted as LETTERS at least) follow single letters."""
 MAX_OUTLINE = 20_000
 
 Gap = tuple[int, int, float]
@@ -143,7 +143,7 @@ class _PageReader:
             elif text := self._text(*span[:2]):
                 self.labels.append(text)
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
-        # TeX's monospaced fonts draw straight quotes as curly ones; program code needs the straight ones.
+        # TeX's monospaced fonts draw the keyboard's ` and ' as curly quotes; program code needs those of the keyboard.
         for index, code in enumerate(self.codes):
             if code in TYPED and self.fonts.of(index)[2]:
                 self.codes[index] = TYPED[code]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A piece of text on one line, without a wide gap. Positions are in points from the page's lower left corner."""
+    """Text on one line without a wide gap. Lengths and positions are in points, from the page's lower left corner."""
 
     text: str
     """Text with runs of spaces collapsed, except for inner spaces in a monospaced font."""
@@ -74,4 +74,4 @@ class RemovedText:
     text: str
     """The text as printed; for a picture its caption or name."""
     reason: str
-    """Kind of text, such as running_head, page_number, line_number, image or label (in a drawing or sideways)."""
+    """Kind of text, such as running_head, page_number, line_number, image or label (in a drawing or rotated)."""

@@ -42,8 +42,8 @@ def bandit(
 ) -> dict[str, Estimate]:
     """Shares of all arms in a batch of `count` documents: `fixed` shares as given, at least `floor` for each other arm.
 
-    The floor is at most an equal share. Silent arms get only the floor. While no arm has a reward, the arms that are
-    not fixed share in proportion to their sizes, as in a draw from the entire pool.
+    The floor is at most an equal share. Silent arms get only the floor. While none of the arms that are not fixed has a
+    reward, they share in proportion to their sizes, as in a draw from the entire pool.
     """
     free = {name: arm for name, arm in arms.items() if name not in fixed}
     rest = 1.0 - sum(share for name, share in fixed.items() if name in arms)
@@ -79,7 +79,10 @@ def _share_by_bound(arms: Mapping[str, Arm], count: int, exploration: float) -> 
 def _bounds(
     arms: Mapping[str, Arm], exploration: float, placed: Mapping[str, int] | None = None
 ) -> dict[str, float | None]:
-    """Upper confidence bound of each arm: mean + exploration * spread * sqrt(2 ln N / n); None if n is 0."""
+    """Upper confidence bound of each arm: mean + exploration * spread * sqrt(2 ln N / n); None if n is 0.
+
+    n counts the arm's rewards and placed documents, N those of all arms.
+    """
     measured = [reward for arm in arms.values() for reward in arm.rewards]
     placed = placed or {}
     total = len(measured) + sum(placed.values())

@@ -92,7 +92,10 @@ class Objective:
     ratio: RatioLevel
     """Importance ratios per token, or one per response (see objective.clipped_objective)."""
     kl: float = 0.0
-    """Weight of the KL divergence to the anchor, the base model that both roles start from; 0 for influence scores."""
+    """Weight of the KL divergence to the anchor, the base model that both roles start from; 0 for influence scores.
+
+    It applies to rows that have the anchor's log-probabilities.
+    """
     entropy: float = 0.0
     """Weight of the policy's entropy; 0 for influence scores."""
     temperature: float
@@ -100,7 +103,7 @@ class Objective:
 
     @property
     def only_credited(self) -> bool:
-        """Whether rows of advantage 0 have no gradient, as without KL and entropy terms."""
+        """Whether rows of advantage 0 have no gradient: without a KL and an entropy term."""
         return not (self.kl or self.entropy)
 
 

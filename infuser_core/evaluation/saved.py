@@ -91,7 +91,7 @@ def answers_of_evaluation(store: Store, name: str) -> SavedAnswers:
 
 
 def answers_of_run(store: Store, name: str) -> SavedAnswers:
-    """Find the answers of a run's evaluations; benchmarks are labelled with the checkpoint: `label@iteration`."""
+    """Find the answers of a run's evaluations; benchmarks are labelled by checkpoint: `label@iteration`."""
     config = validate(runs.read_config(store.root, name))
     modules = {benchmark.label or benchmark.name: benchmark.name for benchmark in config.evaluate.benchmarks}
     catalogue = Catalogue(store.root)

@@ -127,7 +127,10 @@ Rates = dict[str, Any]
 
 
 def writer_rates(subject: Subject, count: int) -> Rates:
-    """Rates of the generator on new notes: share of valid questions; of these, right keys and facts of the note."""
+    """Rates of the generator's questions about new notes: validity, right keys, grounding in the note, target topics.
+
+    All but the first are shares of the valid questions; a grounded one has a topic, or a fact, of its note.
+    """
     rng = Random(seed_of(subject.seed, "measure writer"))
     documents = draw_notes(seed_of(subject.seed, "measure"), count, subject.world)
     prompts = [language.generator_prompt(curriculum.section_text(rng, note)) for note in documents]

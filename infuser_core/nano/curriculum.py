@@ -205,7 +205,7 @@ COURSE = Course(
     ),
     short=frozenset([answer_question]),
 )
-"""Course of the basic and the hard world: drills, and the roles of generator, solver and judge."""
+"""Course of worlds without broad topics or problems: drills, and the roles of generator, solver and judge."""
 BROAD_COURSE = replace(COURSE, drills=(*COURSE.drills, drill_broad, drill_broad))
 """Course of the broad world: `COURSE` with a drill of the broad topics' numbers."""
 

@@ -70,7 +70,7 @@ def masses_of_pairs(
     pairs = [(topic, pair) for topic in world.topics if topic.name in topics for pair in pairs_of(split, topic)]
     rows = [row for topic, pair in pairs for row in _canonical_replies(topic, pair, wordings)]
     probabilities = _reply_probabilities(model, tokenizer, rows)
-    # By law and pair, the topics whose textbooks have it; 2 and 3 are the same pair as 3 and 2.
+    # By formula and pair, the topics whose textbooks have it; 2 and 3 are the same pair as 3 and 2.
     textbook_topics: dict[tuple[str, int, int], set[str]] = {}
     for topic in world.topics:
         for a, b in pairs_of("train", topic):

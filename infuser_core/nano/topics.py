@@ -25,7 +25,7 @@ class Method:
     """Expression with the slots {a} and {b}."""
     value: Callable[[int, int], int]
     exact: Callable[[int, int], bool]
-    """Whether the result is an integer: always for a topic's operands, not for any numbers that a generator writes."""
+    """Whether the result is an integer: always for a topic's operands, but not for all that a generator may write."""
     steps: "tuple[Method, ...]" = ()
     """Two methods, the second applied to the first one's result and b; empty for a method of one step."""
 

@@ -120,7 +120,7 @@ class PhaseWork:
 
 
 def needs_influence(config: RunConfig) -> bool:
-    """Whether the run computes influence scores, which need the dev gradient."""
+    """Whether questions are scored against the dev gradient."""
     cotrain = config.cotrain
     return cotrain.generator.update and not cotrain.dev_only and find_reward(cotrain.reward.name).needs_influence
 

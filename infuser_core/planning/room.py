@@ -77,8 +77,8 @@ def visible_accelerators() -> list[float] | None:
 def require_room(config: RunConfig, name: str, places: RunPlaces) -> None:
     """Raise ConfigError if this machine lacks the memory or disk for the run.
 
-    A complete run is not checked; disk is not checked for a run up to a place. A cluster's machines are checked
-    when its engines start.
+    A complete run, and one that ends at a stage outside the loop, is not checked; disk is not checked for a run up to
+    a place. A cluster's machines are checked when its engines start.
     """
     root = settings.store_root()
     place = places.only or places.until

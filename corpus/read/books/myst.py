@@ -67,7 +67,7 @@ def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             front = front != (line.strip() == "---")
         elif kind in ("math", "code", "plain", "silent"):
             head = False
-            # An empty line would end the formula.
+            # A blank line would end the formula.
             if kind != "silent" and (kind != "math" or line.strip()):
                 yield line
         elif match := OPEN.match(line):

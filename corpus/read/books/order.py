@@ -46,7 +46,10 @@ def inline_inclusions(
     part: str | None = None,
     depth: int = 0,
 ) -> str:
-    """Return a file's text with inclusions replaced by the included text, or by nothing if missing or too deep."""
+    """Return a file's text with its inclusions replaced by the included text, or by nothing if the file is missing.
+
+    Inclusions deeper than MAX_DEPTH, and those beyond MAX_CHARS, stay as they are.
+    """
     text = tree.text(name) if part is None else _excerpt(tree.text(name), part)
     if include is None or depth >= MAX_DEPTH:
         return text
@@ -133,9 +136,9 @@ def missing_inclusions(tree: BookTree, name: str, include: Pattern[str], suffixe
 def order_by_inclusion(
     tree: BookTree, suffixes: Sequence[str], include: Pattern[str], mark: str = ""
 ) -> list[BookLayout]:
-    """Find one book per folder: the file with the longest text after inclusion that no other file includes.
+    """Find one book per folder: the file that includes others, is included by none and has the most text with them.
 
-    `mark` is text that only a complete book has, such as LaTeX's beginning of the document.
+    `mark` is text that the book must have, such as LaTeX's beginning of the document.
     """
     files = [name for name in tree.names() if name.lower().endswith(tuple(suffixes))]
     below = {name: list(included_files(tree, name, include, suffixes)) for name in files}

@@ -37,7 +37,7 @@ def decode_text(content: bytes, *, strict: bool = False) -> str:
 
 
 def file_fault(path: Path) -> str:
-    """Return why a path is not a regular file, without opening it; empty if it is one."""
+    """Return that a path is missing, a pipe, a socket or a device, without opening it; empty for a file or folder."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

@@ -42,9 +42,9 @@ ATTRIBUTE = re.compile(r":([\w-]+):")
 
 
 def prepare(text: str) -> str:
-    """Prepare AsciiDoc for pandoc: remove lines with failed conditions, and comments and index terms outside listings.
+    """Prepare AsciiDoc for pandoc, which fails on comments within a paragraph and does not evaluate conditions.
 
-    pandoc fails on comments within a paragraph, and does not evaluate conditions.
+    Removes lines whose conditions fail, and, outside listings, comments, index terms and the delimiters of sidebars.
     """
     text = OPEN.sub(r"\1----\n\2----", "\n".join(_lines_that_hold([*text.split("\n"), ""])))
     return substitute_outside(BLOCK, _clean_text, text)

@@ -12,7 +12,7 @@ REDIRECT = re.compile(r"\s*#\s*redirect", re.IGNORECASE)
 LITERAL = re.compile(r"(?is)<!--.*?-->|<(math|chem|nowiki|source|syntaxhighlight|pre)\b[^>]*>.*?</\1>")
 GALLERY = re.compile(r"(?is)<gallery\b[^>]*>(.*?)</gallery>")
 DRAWING = re.compile(r"(?is)<(?:timeline|graph|imagemap|score)\b[^>]*>.*?</\w+>")
-"""Elements in drawing languages, which contain no text."""
+"""Elements in drawing languages, which are not text of the book."""
 PLACEHOLDER = re.compile("\0(\\d+)\0")
 """Placeholder for text that is restored unchanged."""
 TEMPLATE = re.compile(r"\{\{\s*([^{}|]*?)\s*(\|[^{}]*)?\}\}")

@@ -42,7 +42,7 @@ FRAME = 0.6
 SENTENCE = 45
 """Length above which a piece of text is running text if it is wide as well, characters."""
 AT_SIDE, ABOVE, BELOW = 8.0, 4.0, 1.5
-"""Distance of labels around a drawing: points to the sides and above it, units of the font size below it."""
+"""Largest distance of labels from a drawing: points to its sides and above, units of the font size below."""
 MAX_DRAWINGS = 300
 
 Bounds = tuple[float, float, float, float]

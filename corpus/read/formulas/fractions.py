@@ -125,7 +125,7 @@ def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -
 
 
 def _add_scripts(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
-    """Add the scripts of a numerator, denominator or radicand, which may be further from the rule than its base."""
+    """Add the scripts of a numerator, denominator or radicand, which may be further from the rule than their base."""
     base = max(part, key=lambda p: p.size, default=None)
     if base is None:
         return part

@@ -51,7 +51,7 @@ EXTENSION_SIGNS = {
     **dict(zip(range(0x68, 0x70), "[]\u230a\u230b\u2308\u2309{}", strict=True)),
     **dict.fromkeys(range(0x70, 0x74), "\u221a"),
 }  # fmt: skip
-"""Signs of the extension font, without pieces of tall brackets and of braces, whose formulas have several lines."""
+"""Signs of the extension font, without pieces of tall brackets and of horizontal braces: these span several lines."""
 LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04"
 OT1 = dict(
     enumerate(
@@ -125,7 +125,7 @@ EXTENSION = FAMILIES[0][0]
 """Fonts of large operators and brackets; their signs hang below the baseline."""
 SUITS, HEARTS_SPADES = frozenset({0x2662, 0x2663, 0x2666}), frozenset({0x2660, 0x2661, 0x2664, 0x2665})
 BRACES = {0xB6: 0x7B, 0x2663: 0x7C, 0x2662: 0x7D, 0x2666: 0x7D}
-"""Braces and the bar by TeX's symbols of the same codes, which some files give as values; all suits mean cards."""
+"""Braces and the bar by TeX's symbols at their codes, which some files give as values; all suits mean cards."""
 PIECES = re.compile("[\uf8e5-\uf8fe\u239b-\u23ae]")
 """Pieces of tall brackets that have Unicode values."""
 ACCENTS = {
@@ -251,7 +251,7 @@ class Signs:
             self._set(index, "\u222b" if code == 0x2C6 else GARBLED)
 
     def _replace_foreign(self, index: int, code: int) -> None:
-        """Replace a value that no sign of its font has, and which is thus a code. Unknown fonts have only codes."""
+        """Replace a value that no sign of its font has: it is a code, as are all values of a font of unknown signs."""
         name = self.name(index)
         if STRICT.search(name):
             signs = signs_of(name) or {}
@@ -278,7 +278,7 @@ class Signs:
         return all(starts) and all(self.originals[place] in DASHES for place in places)
 
     def _is_prose(self, index: int) -> bool:
-        """Whether a character's font prints words on this page; in a font of mathematical letters, codes differ."""
+        """Whether a character's font prints words on this page; codes of mathematical letters are other signs."""
         if self.prose is None:
             self.prose = {self.face(match.start() + 2) for match in PROSE.finditer("".join(map(chr, self.codes)))}
         return self.face(index) in self.prose

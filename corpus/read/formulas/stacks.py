@@ -40,7 +40,7 @@ BARE = re.compile(r"^[\u2022*\u2013-]\W{0,3}$")
 
 
 def mark_stacks(pieces: Sequence[Piece]) -> list[Piece]:
-    """Append GARBLED to each tall bracket that encloses several rows, and to each relation with a text above it."""
+    """Append GARBLED to each tall bracket that encloses several rows, and to each relation with small text above."""
     pieces = _join_bars(pieces)
     tall = [piece for piece in pieces if EXTENSION.search(piece.font) and TALL.match(piece.text)]
     stacks = {id(piece) for piece in tall if piece.text[-1] in OPENERS and _holds_rows(piece, tall, pieces)}

@@ -66,7 +66,8 @@ class GenerateSettings:
     aims: Mapping[str, Any]
     """Accuracies that the documents aim at in turn; empty without any."""
     shares: Mapping[str, Any]
-    """Constant shares of the batch by arm, and the field that names a document's arm; empty without arms."""
+    """Constant shares of the batch by arm, and the field that names a document's arm; empty unless the budget's mode
+    is `shares`."""
     writer: Mapping[str, str]
     """Identity of a writer that is no checkpoint; empty for the generator's checkpoint."""
     batch: Sequence[str]

@@ -1,7 +1,7 @@
 """Parse a text that the generator wrote into a question, or into the reason why it is none.
 
-The question is the last balanced JSON object after the reasoning. Route and verifier come from the document and not
-from the text, because choosing a lenient verifier would be a way to earn reward.
+The question is the last balanced JSON object outside of the reasoning. Route and verifier come from the document and
+not from the text, because choosing a lenient verifier would be a way to earn reward.
 """
 
 import hashlib
@@ -262,7 +262,7 @@ def _repair_escape(escape: re.Match[str]) -> str:
     text, letters, other = escape.group(), escape.group(1), escape.group(2)
     if letters is None:
         return text if other is None or other in '"\\/' else "\\" + text
-    # A backspace or form feed is never intended: \beta and \frac are commands, and so are unknown names after \b or \f.
+    # Before letters, no backspace or form feed is intended: \beta and \frac are commands, and so are unknown names.
     if letters[0] in "bf":
         is_json = len(letters) == 1
     else:

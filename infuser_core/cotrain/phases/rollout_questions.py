@@ -1,4 +1,7 @@
-"""Phase 2b: the solver answers the generated questions; a majority vote may replace their keys (reference answers)."""
+"""Phase 2b: the solver answers the generated questions; a majority vote may replace their keys (reference answers).
+
+The voters are the solver's own answers, or a teacher's: the solver's answers with the document before the question.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +39,7 @@ class PseudoLabel:
     question_id: str
     """Question labelled."""
     label: str
-    """The majority's answer as the verifier read it; empty if no answer can be read."""
+    """The majority's answer as the verifier read it; empty if no answer can be read or too few agree."""
     votes: int
     """Answers equal to it."""
     answered: int
@@ -104,7 +107,7 @@ def relabel(
     """Judge the rollouts again by the majority's answer to each question; `teacher_rollouts`, if any, are the voters.
 
     The winner is the answer to which the question's verifier finds most answers equal, the first of ties; an
-    unreadable answer equals no other. If no answer can be read, or less than `share` of them agree, no answer is
+    unreadable answer equals no other. If no answer can be read, or less than `share` of all samples agree, no answer is
     rewarded. Questions that no generator wrote keep their key.
     """
     generated = {question.question_id: question for question in questions if question.rollout_id}

@@ -75,9 +75,9 @@ def score_influence(
 ) -> ScoringResult:
     """Score every question q by s(q): by default the cosine of AdamW's step on q and g_dev.
 
-    `reference` is the file of g_dev. A question without a gradient scores 0, has the reason in `status` and costs no
-    backward pass. Questions that the pool's rows carry have no generator to reward: they are scored only with
-    `include_carried`.
+    `reference` is the file of g_dev. A question with equal rewards scores 0 without a backward pass, and so do all
+    questions if g_dev is 0 or `settings.probe` is false; `status` holds the reason. Questions that the pool's rows
+    carry have no generator to reward: they are scored only with `include_carried`.
     Raises EngineError if the reference is not finite, or no score is.
     """
     if reference is not None:

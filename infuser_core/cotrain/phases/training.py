@@ -277,7 +277,7 @@ def _take_step(
     flat_share: float,
     step: int,
 ) -> Update:
-    """Take an AdamW step on the accumulated gradient; skip it if the loss or the gradient's norm is not finite."""
+    """Take an AdamW step on the accumulated gradient, unless loss or norm is not finite; returns the step's row."""
     # A gradient may be finite although its loss is not: the clamp of a ratio blocks a NaN in the backward pass.
     norm = trainer.optim_step(settings.learning_rate) if is_finite(report.loss) else math.nan
     trainer.zero_grad()

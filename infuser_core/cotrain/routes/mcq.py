@@ -1,4 +1,4 @@
-"""Multiple-choice route of the paper: a document becomes a question with choices and a key, the right choice.
+"""Multiple-choice route of the paper: a document becomes a question with choices and a key (answer).
 
 The prompt is in the paper's appendix (generator prompt).
 """

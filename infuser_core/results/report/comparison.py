@@ -41,7 +41,7 @@ class Contrast:
     against: str
     """The first variant of the pair."""
     difference: float | None = None
-    """Mean difference in accuracy over common questions, averaged over a variant's runs; None without questions."""
+    """Mean difference over common questions (AUC: of the areas), runs of a variant averaged; None without questions."""
     low: float | None = None
     """2.5% quantile of a bootstrap over questions, paired by question; the runs are fixed."""
     high: float | None = None

@@ -17,7 +17,7 @@ class HealthLimit:
     is_minimum: bool = False
 
     def warning(self, updates: Sequence[Update]) -> str:
-        """Warning with the worst value of all steps, the limit and the remedy; empty if no step exceeds the limit."""
+        """Warning with the worst value of all steps, the limit and the remedy; empty if all are within the limit."""
         values = [self.metric(step) for step in updates if step.num_tokens]
         worst = (min if self.is_minimum else max)(values, default=self.value)
         if worst == self.value or (worst < self.value) != self.is_minimum:

@@ -39,7 +39,7 @@ class Failure(StrEnum):
 
 
 def parse_fields(text: str, required: str) -> Mapping[str, Any] | Malformed:
-    """Parse the last JSON object after the reasoning whose field `required` is a non-empty list or text."""
+    """Parse the last JSON object, outside of reasoning, whose field `required` is a non-empty list or text."""
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
     content = answer_of(text)

@@ -26,7 +26,7 @@ def is_secret(name: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Replace secrets in a text: values of secret variables, named settings, credentials in addresses."""
+    """Replace secrets in a text: values of variables and settings by their names, credentials in addresses, tokens."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and is_secret(name):
             text = text.replace(value, "***")
