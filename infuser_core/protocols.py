@@ -193,10 +193,10 @@ class ProbeResult:
 
 
 class Trainer(Protocol):
-    """Holds one role's weights and optimizer state: accumulates gradients, takes AdamW steps, scores groups."""
+    """Holds one role's weights and optimizer state: accumulates gradients, takes optimizer steps, scores groups."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Load weights, AdamW moments and step count. Raises CheckpointError if optimizer state is missing."""
+        """Load weights, moments and step count. Raises CheckpointError if optimizer state is missing."""
 
     def zero_grad(self) -> None:
         """Reset the accumulated gradient to zero."""
@@ -229,7 +229,7 @@ class Trainer(Protocol):
         """Write the accumulated gradient (of the objective: ascent) as fp32 safetensors; returns its norm."""
 
     def save(self, path: Path) -> int:
-        """Write weights, AdamW moments and step count into an existing folder; returns the step count."""
+        """Write weights, moments and step count into an existing folder; returns the step count."""
 
 
 class ChatModel(Protocol):
