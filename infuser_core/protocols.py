@@ -1,7 +1,6 @@
 """Protocols of the engines (tokenizer, sampler, trainer, chat model), and the dataclasses passed to and from them.
 
-An engine only caches a checkpoint: its state can be dropped and loaded again without loss. The anchor is the
-pre-trained base model that both roles start from.
+An engine only caches a checkpoint: its state can be dropped and loaded again without loss.
 """
 
 from collections.abc import Callable, Mapping, Sequence

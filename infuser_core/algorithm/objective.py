@@ -1,7 +1,6 @@
 """The clipped rollout objective shared by all four estimators (eq:unified_obj), token by token.
 
-Shape suffix: _S for response tokens, those of all responses concatenated. The anchor is the pre-trained base model that
-both roles start from.
+Shape suffix: _S for response tokens, those of all responses concatenated.
 """
 
 import math

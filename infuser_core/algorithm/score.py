@@ -1,7 +1,6 @@
 """Rewards of the solver's responses, and influence scores of questions from sums over all parameters.
 
-A verdict is the result of checking a response. The module does not import torch.
-"""
+The module does not import torch."""
 
 import math
 from collections.abc import Collection

@@ -1,7 +1,4 @@
-"""Settings of co-training: generator and solver, their loss and optimizer, data sets, and shares of documents.
-
-The anchor is the pre-trained base model from which both roles start.
-"""
+"""Settings of co-training: generator and solver, their loss and optimizer, data sets, and shares of documents."""
 
 import math
 from dataclasses import fields

@@ -1,7 +1,4 @@
-"""Settings of a run, validated before it starts: unknown keys, wrong types and impossible combinations are errors.
-
-The anchor is the pre-trained base model from which generator and solver start.
-"""
+"""Settings of a run, validated before it starts: unknown keys, wrong types and impossible combinations are errors."""
 
 from dataclasses import fields, replace
 from typing import Annotated, Literal

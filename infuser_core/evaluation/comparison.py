@@ -1,7 +1,4 @@
-"""Compare scores of saved answers under several presets: accuracies, changed verdicts by kind, and pass@k curves.
-
-A verdict is the result of checking an answer.
-"""
+"""Compare scores of saved answers under several presets: accuracies, changed verdicts by kind, and pass@k curves."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Verify answers for other programs (`infuser verify`): a JSON object per line in, a verdict out.
 
-A verdict is the result of checking an answer. Unknown keys are ignored.
-"""
+Unknown keys are ignored."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Index of the store: commit records of artifacts by key, and the artifacts that each run or evaluation holds.
 
-A run holds the artifacts listed in its journals. The anchor is the pre-trained base model that both roles start from.
+A run holds the artifacts listed in its journals.
 """
 
 import os

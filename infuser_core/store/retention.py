@@ -2,7 +2,7 @@
 
 Training can only continue from a complete checkpoint, because it needs AdamW's moments, also for influence scores.
 Sampling needs only the weights. A pin, set by the user, keeps a checkpoint complete; pins are stored in the record of
-their run. The anchor is the pre-trained base model that both roles start from.
+their run.
 """
 
 import re

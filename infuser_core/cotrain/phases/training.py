@@ -1,7 +1,4 @@
-"""Training steps for generator and solver: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj.
-
-The anchor is the pre-trained base model that both roles start from.
-"""
+"""Training steps for generator and solver: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

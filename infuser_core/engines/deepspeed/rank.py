@@ -1,7 +1,6 @@
 """One rank (process) of the DeepSpeed trainer, which computes parts of every batch and owns a shard of the state.
 
-Every method is a collective: all ranks of a group call it in the same order, or none does. The anchor is the
-pre-trained base model from which generator and solver both start.
+Every method is a collective: all ranks of a group call it in the same order, or none does.
 """
 
 import gc

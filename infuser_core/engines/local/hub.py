@@ -1,7 +1,4 @@
-"""Make a run's first checkpoint (the anchor) from a Hugging Face model folder or GGUF file; export checkpoints.
-
-The anchor is the pre-trained base model from which generator and solver both start.
-"""
+"""Make a run's first checkpoint (the anchor) from a Hugging Face model folder or GGUF file; export checkpoints."""
 
 import json
 import shutil

@@ -4,8 +4,7 @@
 `v.<parameter>`, `trainer.json` the step and the optimizer's constants. Above `SHARD_BYTES` either of the first two is
 several files and an index in the layout of Hugging Face: `model-00001-of-00003.safetensors`, ...,
 `model.safetensors.index.json`. For a model with adapters, `adapter_model.safetensors` replaces `model.safetensors` and
-holds only the adapters, under peft's names (see infuser_core.store.adapter_files). The anchor is the pre-trained base
-model from which generator and solver both start: the checkpoint of step 0.
+holds only the adapters, under peft's names (see infuser_core.store.adapter_files).
 """
 
 import json

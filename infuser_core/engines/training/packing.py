@@ -1,7 +1,7 @@
 """Pack prompts and responses into micro-batches: flat token sequences without padding, within a token budget.
 
 A segment is `prompt | r1 | r2 | ...`: the prompt is computed once, and the positions of every response continue after
-the prompt's. The anchor is the pre-trained base model from which generator and solver both start.
+the prompt's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
