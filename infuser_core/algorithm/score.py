@@ -1,6 +1,7 @@
 """Rewards of the solver's responses, and influence scores of questions from sums over all parameters.
 
-The module does not import torch."""
+The module does not import torch.
+"""
 
 import math
 from collections.abc import Collection

@@ -1,6 +1,7 @@
 """Verify answers for other programs (`infuser verify`): a JSON object per line in, a verdict out.
 
-Unknown keys are ignored."""
+Unknown keys are ignored.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
