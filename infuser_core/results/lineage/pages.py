@@ -10,9 +10,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
+from infuser_core.results.lineage import numbers
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import Story, format_value, printable, table_lines
-from infuser_core.schemas import heading
+from infuser_core.schemas import MEANINGS, heading
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import describe_origin
 from infuser_core.terminal import to_json
@@ -100,8 +101,9 @@ def environment(*packages: str) -> Environment:
         undefined=StrictUndefined,
     )
     templates.filters |= {"heading": heading, "shown": format_value, "printable": printable, "json": to_json}
-    templates.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
-    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
+    formats = (numbers.number, numbers.percent, numbers.signed, numbers.cell, numbers.age)
+    templates.filters |= {each.__name__: each for each in formats} | {"when": numbers.local_time}
+    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS, "meanings": MEANINGS}
     return templates
 
 

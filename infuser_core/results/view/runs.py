@@ -1,19 +1,22 @@
 """Pages of `infuser view` about runs: list of runs, comparison of two, one run, its iterations, its artifact graph."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from infuser_core.errors import UsageError
 from infuser_core.results.lineage import progress
+from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import graph_of
 from infuser_core.results.lineage.pages import folds
-from infuser_core.results.view.run import curves, run_page
+from infuser_core.results.view.charts import charts
+from infuser_core.results.view.run import curves, live_parts, run_page
 from infuser_core.results.view.site import ViewSite
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
+from infuser_core.terminal import null_nonfinite
 
 _FUNNEL = {
     "documents drawn": "count(distinct group_id) from rollouts where phase = 'generate_questions'",
@@ -65,6 +68,17 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
         name = runs.find_run(site.root, name)
         with site.lens([name]) as lens:
             return site.page("run.html", title=name, name=name, run=run_page(site.root, name, lens))
+
+    @app.get("/runs/{name}/live")
+    def live(name: str, since: int = -1) -> dict[str, Any]:
+        """New points of the charts from the iteration `since` on, and the parts of the page that change."""
+        name = runs.find_run(site.root, name)
+        state = state_of(site.root, name)
+        run = live_parts(site.root, name, state, runs.read_config(site.root, name))
+        with site.lens([name]) as lens:
+            drawn = [chart.to_json(since) for chart in charts(lens, {name: name})]
+        parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "parts")}
+        return {"state": state, "parts": parts, "charts": null_nonfinite(drawn)}
 
     @app.get("/runs/{name}/lineage")
     def lineage(name: str) -> HTMLResponse:
