@@ -50,7 +50,7 @@ MEANINGS: Mapping[str, str] = {
     Verdict.UNVERIFIED: "the verifier could not decide whether the answer is right",
     ScoreStatus.SCORED: "the influence was measured",
     ScoreStatus.ZERO_VARIANCE: "all answers had the same reward, so the question has no gradient",
-    ScoreStatus.NO_DEV_SIGNAL: "all answers to the dev set had the same reward, so there is no direction to compare with",
+    ScoreStatus.NO_DEV_SIGNAL: "all answers to the dev set had the same reward, so there is no dev direction",
     ScoreStatus.NOT_PROBED: "left out of the measurement by the configuration",
     ScoreStatus.NOT_FINITE: "a number of the measurement is infinite or NaN",
     "sound": "the key is right, by the configured labeller",
@@ -95,9 +95,7 @@ def column(
 ) -> Mapping[str, Column]:
     """Describe a column in the metadata of its field: `name: type = field(metadata=column(...))`."""
     return {
-        "column": Column(
-            label=label, unit=unit, refers_to=refers_to, is_text=text, is_detail=detail, is_share=share
-        )
+        "column": Column(label=label, unit=unit, refers_to=refers_to, is_text=text, is_detail=detail, is_share=share)
     }
 
 

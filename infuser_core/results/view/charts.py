@@ -91,7 +91,7 @@ def _from_records(lens: Lens, names: Mapping[str, str]) -> Iterator[tuple[str, s
         for entry in lens.catalogue.journal_entries(run):
             record = lens.catalogue.record(entry.key)
             if entry.iteration >= 0:
-                seconds[entry.iteration] = seconds.get(entry.iteration, 0.0) + entry.seconds
+                seconds[entry.iteration] = seconds.get(entry.iteration, 0.0) + record.seconds
             for curve in FACTS[entry.phase].curves if entry.phase in FACTS else ():
                 point = _point(record, curve)
                 if point[0] is not None:
@@ -116,11 +116,16 @@ def _from_tables(lens: Lens) -> Iterator[tuple[str, str, str, str, int, Point]]:
     for row in lens.query(_UPDATES):
         for name in _STEPS:
             column = COLUMNS[name]
-            title, unit = (column.label or name).capitalize(), "%" if column.is_share else column.unit
+            title, unit = capitalize(column.label or name), "%" if column.is_share else column.unit
             if row[name] is not None:
                 yield title, unit, row["run"], row["role"], row["iteration"], (row[name], None, None)
     for row in lens.query(_COPIES):
         yield "Repeated questions", "%", row["run"], "", row["iteration"], (row["value"], None, None)
+
+
+def capitalize(label: str) -> str:
+    """A label as a title: its first letter is a capital, others stay."""
+    return label[:1].upper() + label[1:]
 
 
 def average(drawn: Sequence[Chart], variants: Mapping[str, str]) -> list[Chart]:

@@ -1,7 +1,7 @@
 """Contents of a run's page in the viewer and in reports: progress, verdict, charts, examples, time, provenance."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.outcome import results
+from infuser_core.results.report.queries import flat
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.verdict import control_of, gains
 from infuser_core.store import lease, runs
@@ -121,17 +122,9 @@ def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
 
 def without_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a run that differ from the defaults, by dotted name; all if this version cannot read them."""
-    try:
+    with suppress(ValueError):
         config = RunConfig.model_validate(config).model_dump(mode="json", exclude_defaults=True)
-    except ValueError:
-        pass
-    return dict(_leaves(config, ""))
-
-
-def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        return [leaf for key, item in value.items() for leaf in _leaves(item, f"{name}.{key}".lstrip("."))]
-    return [(name, value)]
+    return flat(config)
 
 
 def provenance(root: Path, graph: Graph, record: dict[str, Any], state: str) -> dict[str, str]:

@@ -60,9 +60,7 @@ def _is_paired(sides: Mapping[int, Mapping[str, Any]]) -> bool:
 def _gain(label: str, sides: Mapping[int, Mapping[str, Any]]) -> Gain:
     first, last = (_tally(sides[iteration]) for iteration in (0, max(sides)))
     change = difference(first, last, draws=2000)
-    return Gain(
-        benchmark=label, before=accuracy(first), after=accuracy(last), iteration=max(sides), change=change
-    )
+    return Gain(benchmark=label, before=accuracy(first), after=accuracy(last), iteration=max(sides), change=change)
 
 
 def _tally(rows: Mapping[str, Mapping[str, Any]]) -> Tally:

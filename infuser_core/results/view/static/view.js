@@ -2,7 +2,7 @@
 // Charts over iterations. Drag to zoom, double click to see all, click to open the iteration.
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const drawn = [];
-const worth = (value, unit) => value == null ? "–" : unit === "%" ? `${+(100 * value).toPrecision(3)}%` : `${+value.toPrecision(3)}`;
+const worth = (value, unit) => value == null ? "–" : Math.abs(value) < 1e-9 ? (unit === "%" ? "0%" : "0") : unit === "%" ? `${+(100 * value).toPrecision(3)}%` : `${+value.toPrecision(3)}`;
 // A label's colour is that of its run or role, the same in all charts; the generator's lines are dashed next to a solver's.
 const legend = () => [...document.querySelectorAll("[data-line]")].map((each) => each.dataset.line);
 function hue(label, at) {
@@ -75,10 +75,11 @@ function plot(place) {
   });
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const options = {
-    width: place.clientWidth, height: small ? 120 : 300, scales: { x: { time: false } }, legend: { show: false }, bands,
+    width: place.clientWidth, height: small ? 120 : 300,
+    scales: { x: { time: false }, y: { range: (_, low, high) => high - low < 1e-6 && Math.abs(high) < 1e-6 ? [0, .01] : uPlot.rangeNum(low, high, { min: { pad: .1, soft: 0, mode: 3 }, max: { pad: .1, soft: 0, mode: 3 } }) } }, legend: { show: false }, bands,
     axes: [
-      { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], size: small ? 22 : 44, ...(small ? {} : { label: "iteration", labelSize: 20, labelFont: axis.font }) },
-      { ...axis, size: 52, space: small ? 34 : 44, values: (_, ticks) => ticks.map((tick) => worth(tick, chart.unit)) },
+      { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], size: small ? 22 : 24, ...(small ? {} : { label: "iteration", labelGap: 0, labelSize: 18, labelFont: axis.font }) },
+      { ...axis, size: 52, space: small ? 30 : 44, values: (_, ticks) => ticks.map((tick) => worth(tick, chart.unit)) },
     ],
     series: [{}, ...lines, ...edges], cursor: { sync: { key: "iterations" }, points: { size: 8 } },
     hooks: { draw: [marks(chart)], setCursor: [(self) => read(place, chart, self.cursor.idx)] },
