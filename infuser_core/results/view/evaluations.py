@@ -36,6 +36,8 @@ MOST_COLUMNS = 24
 """Most checkpoints with a column; of more, the first, the last and evenly spaced ones are shown."""
 RESCORED = "-rescored"
 """Suffix of the evaluation that holds the verdicts of further grading presets."""
+_HELPERS = (RESCORED, "-quality")
+"""Suffixes of folders that hold no evaluation of a model: further verdicts, and checks of a run's questions."""
 # Restrict by benchmark: two benchmarks may use the same id for different questions.
 _ASKED = """artifact_key in (select i.input_key from artifact_inputs i join question_scores q
                 on q.artifact_key = i.artifact_key where i.input = 'responses' and q.benchmark = $benchmark)"""
@@ -169,7 +171,7 @@ def listed(root: Path) -> list[dict[str, Any]]:
     rows = []
     for holder in list_evaluations(root):
         outcome, problem = _results(root / EVALUATIONS / holder.name / "results.json")
-        if outcome or not holder.name.endswith(RESCORED):
+        if outcome or not holder.name.endswith(_HELPERS):
             facts = {name: outcome.get(name, nothing) for name, nothing in _FACTS.items()}
             rows.append({"name": holder.name, "problem": holder.broken or problem, **facts})
     return rows
