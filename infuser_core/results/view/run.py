@@ -1,6 +1,6 @@
 """Contents of a run's page in the viewer and in reports: progress, verdict, charts, examples, time, provenance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,6 @@ EXAMPLES = 3
 """Number of best questions, of worst questions and of malformed texts on the page."""
 _PACE = 5
 """Number of the latest iterations whose mean time gives the remaining time."""
-Curves = dict[str, Any]
-"""Data of a chart, see `Chart.to_json`."""
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc, phase"""
@@ -113,11 +111,6 @@ def examples(root: Path, name: str, iteration: int | None = None) -> dict[str, A
     measured = [row for row in questions if row["status"] == "scored"] or questions
     worst = measured[EXAMPLES:][-EXAMPLES:][::-1]
     return {"iteration": number, "best": measured[:EXAMPLES], "worst": worst, "malformed": malformed}
-
-
-def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
-    """Charts of these runs over iterations; empty ones are left out."""
-    return [chart.to_json() for chart in charts(lens, {name: name for name in names})]
 
 
 def without_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
