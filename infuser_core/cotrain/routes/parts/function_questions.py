@@ -85,12 +85,11 @@ def run_function(source: str, cases: Sequence[tuple[Any, ...]]) -> list[Any] | F
     firsts = values[::CALLS]
     if any(repr(value) != repr(firsts[place // CALLS]) for place, value in enumerate(values)):
         return Failure.PROGRAM_NOT_DETERMINISTIC
-    return firsts if all(map(_is_literal, firsts)) else Failure.NO_LITERAL_VALUE
-
-
-def _is_literal(value: Any) -> bool:
-    text = repr(value)
-    return value is not None and len(text) <= LONGEST and same_value(value_of(text), value)
+    for value in firsts:
+        text = repr(value)
+        if value is None or len(text) > LONGEST or not same_value(value_of(text), value):
+            return Failure.NO_LITERAL_VALUE
+    return firsts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
