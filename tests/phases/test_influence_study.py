@@ -95,7 +95,7 @@ def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Pat
         for name, rows in (("dev", dev), ("held_out", held_out))
     }
     chosen = [*by_group(answers)][:1]
-    on_dev, on_held_out = step_effects(chosen, answers, trainer, checkpoint, measures, settings(1e-5)).effects
+    on_dev, on_held_out = step_effects(chosen, answers, trainer, checkpoint, measures, settings(1e-5))[0]
     constants = objective_settings(tis_cap=None, max_tokens=1).constants([])
     group = next(iter(by_group(answers).values()))
     trainer.forward_backward([train_group(group, centre([row.reward for row in group]))], constants, denominator=1)
@@ -141,8 +141,8 @@ def test_a_question_whose_step_is_not_finite_leaves_the_others_to_be_measured(tm
     given = [*odd, *(row for row in answers if row.group_id != names[0])]
     measures = {"dev": reweighted_measure(dev, trainer, temperature=1.0)}
     arguments = (given, trainer, checkpoint, measures, settings(1e-3, truncated=True))
-    found = step_effects(names, *arguments)
-    assert [(row.group_id, row.quantity) for row in found.not_finite] == [(names[0], "loss")]
-    assert found.effects == step_effects(names[1:], *arguments).effects
+    effects, not_finite = step_effects(names, *arguments)
+    assert [(row.group_id, row.quantity) for row in not_finite] == [(names[0], "loss")]
+    assert effects == step_effects(names[1:], *arguments)[0]
     with pytest.raises(EngineError, match="nothing finite is left to train on: loss of"):
         step_effects(names[:1], *arguments)

@@ -34,7 +34,7 @@ def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str)
     folder.mkdir()
     trainer = local_trainer(probe=probe)
     trainer.load(anchor)
-    facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder).facts
+    facts, _ = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder)
     return score_influence.score_influence(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
         ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True),

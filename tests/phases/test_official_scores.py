@@ -114,7 +114,7 @@ def scored(
 ) -> list[float]:
     """Scores as the phases compute them."""
     own = dev_gradient.DevSettings(objective=settings)
-    norm = dev_gradient.dev_gradient(dev, solver, own, workspace=folder).facts.norm
+    norm = dev_gradient.dev_gradient(dev, solver, own, workspace=folder)[0].norm
     names = dict.fromkeys(row.group_id for row in asked)
     found = score_influence.score_influence(
         [replace(questions()[0], question_id=name, rollout_id=name) for name in names],

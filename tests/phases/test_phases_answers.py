@@ -87,7 +87,7 @@ def test_questions_that_do_not_fit_leave_no_trace_in_the_gradient(tmp_path: Path
     trainer = FakeTrainer()
     trainer.load(Checkpoint(checkpoint_id="a", role="solver", path=str(tmp_path / "anchor"), step=0))
     rows = rollouts([question("long", text="very " * 40 + "long?")])
-    facts = dev_gradient(rows, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path).facts
+    facts, _ = dev_gradient(rows, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
     assert (facts.norm, facts.num_groups, facts.num_varied, facts.accuracy) == (0.0, 1, 0, 0.0)
 
 

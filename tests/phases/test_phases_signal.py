@@ -26,7 +26,7 @@ def rollouts(name: str, rewards: list[float]) -> list[Rollout]:
 
 def score(trainer: FakeTrainer, tmp_path: Path, dev: list[Rollout], *, probe: bool = True) -> dict[str, InfluenceScore]:
     """Scores of a varied and of a flat question against the gradient of the dev rollouts."""
-    facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path).facts
+    facts, _ = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
     scored = score_influence(
         [question("varied"), question("flat")],
         [*rollouts("varied", [1.0, 0.0, 0.0, 1.0]), *rollouts("flat", [1.0] * 4)],
@@ -41,7 +41,7 @@ def score(trainer: FakeTrainer, tmp_path: Path, dev: list[Rollout], *, probe: bo
 
 def test_a_varied_dev_set_gives_a_direction(trainer: FakeTrainer, tmp_path: Path):
     dev = [*rollouts("d1", [1.0, 0.0, 1.0, 0.0]), *rollouts("d2", [1.0] * 4)]
-    facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path).facts
+    facts, _ = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
     assert facts.norm > 0
     assert (facts.num_groups, facts.num_varied, facts.accuracy) == (2, 1, 0.75)
     assert (tmp_path / FILE).is_file()
@@ -66,14 +66,14 @@ def test_answers_cut_at_the_limit_give_no_direction_where_they_are_masked(traine
     # What the masked row gave alone is what is missing.
     assert not torch.allclose(directions["masked"], directions["kept"])
     every = [replace(row, finish_reason="length") for row in rows]
-    facts = dev_gradient(every, trainer, mask, workspace=tmp_path).facts
+    facts, _ = dev_gradient(every, trainer, mask, workspace=tmp_path)
     assert (facts.norm, facts.num_varied) == (0.0, 0)
 
 
 @pytest.mark.parametrize("reward", [1.0, 0.0], ids=["solved", "hopeless"])
 def test_a_dev_set_without_variance_gives_none(trainer: FakeTrainer, tmp_path: Path, reward: float):
     dev = [*rollouts("d1", [reward] * 4), *rollouts("d2", [reward] * 4)]
-    facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path).facts
+    facts, _ = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
     assert (facts.norm, facts.num_varied, facts.accuracy) == (0.0, 0, reward)
 
 

@@ -123,9 +123,9 @@ def test_the_dev_gradient_knows_nothing_of_it(trainer: FakeTrainer, tmp_path: Pa
     shaped = load([NANO], ["cotrain.mid_eos_penalty=-0.5"])
     assert gradient_of(shaped) == gradient_of(CONFIG)
     rows = ended([STOPPED, WRONG])
-    assert dev_gradient(rows, trainer, gradient_of(shaped), workspace=tmp_path).facts.norm == 0
+    assert dev_gradient(rows, trainer, gradient_of(shaped), workspace=tmp_path)[0].norm == 0
     right = [replace(rows[0], verdict="correct", reward=1.0), rows[1]]
-    assert dev_gradient(right, trainer, gradient_of(shaped), workspace=tmp_path).facts.norm > 0
+    assert dev_gradient(right, trainer, gradient_of(shaped), workspace=tmp_path)[0].norm > 0
 
 
 # What the scoring pass computed of the old policy is taken, what it left out is computed here

@@ -45,9 +45,9 @@ def parse_fields(text: str, required: str) -> Mapping[str, Any] | Malformed:
     content = answer_of(text)
     if "{" not in content:
         return Malformed(reason=Reason.NO_JSON_OBJECT if content.strip() else Reason.NO_JSON_CONTENT)
-    objects = find_objects(content)
-    last = Reason.TRUNCATED_JSON if objects.truncated else Reason.INVALID_JSON
-    for start, end in reversed(objects.spans):
+    spans, is_truncated = find_objects(content)
+    last = Reason.TRUNCATED_JSON if is_truncated else Reason.INVALID_JSON
+    for start, end in reversed(spans):
         try:
             fields = load_object(content[start:end])
         except (ValueError, RecursionError):
