@@ -13,7 +13,10 @@ from stock_engines import local_trainer
 from test_influence_study import DEV, OBJECTIVE, rollouts
 
 from infuser_core.config.roles import OptimizerSettings
-from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
+from infuser_core.cotrain.phases import dev_gradient as gradient_phase
+from infuser_core.cotrain.phases import score_influence as score_phase
+from infuser_core.cotrain.phases import update_solver
+from infuser_core.cotrain.phases.dev_gradient import dev_gradient
 from infuser_core.cotrain.phases.score_influence import ScoreSettings, ScoringResult
 from infuser_core.cotrain.phases.training import UpdateSettings
 from infuser_core.cotrain.phases.update_solver import SolverSettings, SolverUpdate
@@ -34,11 +37,11 @@ def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str)
     folder.mkdir()
     trainer = local_trainer(probe=probe)
     trainer.load(anchor)
-    facts, _ = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder)
-    return score_influence.score_influence(
+    facts, _ = dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder)
+    return score_phase.score_influence(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
         ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True),
-        reference=folder / dev_gradient.FILE, reference_norm=facts.norm, workspace=folder,
+        reference=folder / gradient_phase.FILE, reference_norm=facts.norm, workspace=folder,
     )  # fmt: skip
 
 
@@ -110,4 +113,4 @@ def test_broken_weights_are_named(anchor: Checkpoint, tmp_path: Path):
     trainer = local_trainer()
     trainer.load(broken)
     with pytest.raises(EngineError, match=r"itself is not finite in model.layers.1.mlp.down_proj.weight of"):
-        dev_gradient.dev_gradient(four(), trainer, DEV, workspace=tmp_path)
+        dev_gradient(four(), trainer, DEV, workspace=tmp_path)

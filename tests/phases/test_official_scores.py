@@ -14,8 +14,10 @@ from transformers import PreTrainedModel
 from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.preset import PRESETS
 from infuser_core.config.roles import OptimizerSettings
-from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
-from infuser_core.cotrain.phases.score_influence import ScoreSettings
+from infuser_core.cotrain.phases import dev_gradient as gradient_phase
+from infuser_core.cotrain.phases import update_solver
+from infuser_core.cotrain.phases.dev_gradient import FILE, dev_gradient
+from infuser_core.cotrain.phases.score_influence import ScoreSettings, score_influence
 from infuser_core.cotrain.phases.training import ObjectiveSettings, UpdateSettings, by_group
 from infuser_core.cotrain.phases.update_solver import SolverSettings
 from infuser_core.engines.local.trainer import LocalTrainer
@@ -113,15 +115,15 @@ def scored(
     solver: LocalTrainer, dev: list[Rollout], asked: list[Rollout], settings: ObjectiveSettings, folder: Path
 ) -> list[float]:
     """Scores as the phases compute them."""
-    own = dev_gradient.DevSettings(objective=settings)
-    norm = dev_gradient.dev_gradient(dev, solver, own, workspace=folder)[0].norm
+    own = gradient_phase.DevSettings(objective=settings)
+    norm = dev_gradient(dev, solver, own, workspace=folder)[0].norm
     names = dict.fromkeys(row.group_id for row in asked)
-    found = score_influence.score_influence(
+    found = score_influence(
         [replace(questions()[0], question_id=name, rollout_id=name) for name in names],
         asked,
         solver,
         ScoreSettings(objective=settings, mode="preconditioned_cosine", probe=True),
-        reference=folder / dev_gradient.FILE,
+        reference=folder / FILE,
         reference_norm=norm,
         workspace=folder,
     )

@@ -95,9 +95,8 @@ def decide(request: Request) -> str:
     if ask == "parse":
         return "same" if any(not isinstance(value, str) for value in _parse(f"${request['text']}$")) else "answer"
     if ask == "wrapped":
-        first = request["first"]
-        gold, answer = _parse(request["gold"], first=first), _parse(request["answer"], first=first)
-        sides = (answer, gold) if request["swapped"] else (gold, answer)
+        names = ("answer", "gold") if request["swapped"] else ("gold", "answer")
+        sides = [_parse(request[name], first=request["first"]) for name in names]
         return "same" if math_verify.verify(*sides, timeout_seconds=None) else "other"
     if _MISREAD.search(f"{request['gold']} ; {request['answer']}"):
         return "open"
