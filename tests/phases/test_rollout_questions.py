@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import Launcher, SmallRun
 from places import CONFIGS
-from solver_rows import answers, labelled_question, letter_question
+from solver_rows import answers, question
 
 from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases import dev_gradient as gradient_phase
@@ -28,7 +28,7 @@ NANO = CONFIGS / "nano.yaml"
 CONFIG = load([NANO], ["cotrain.prompt_tokens=80", "cotrain.solver_tokens=40", "cotrain.group_size=4"])
 
 
-def question(name: str, *, text: str = "What is 6 * 7?", answer: str = "B") -> Question:
+def choice_question(name: str, *, text: str = "What is 6 * 7?", answer: str = "B") -> Question:
     return Question(
         question_id=name,
         text=text,
@@ -56,7 +56,7 @@ def rollouts(questions: list[Question], reply=half_right, *, seed: int = 0, iter
 
 
 def test_every_question_has_its_group_in_order():
-    rows = rollouts([question(name) for name in ("q1", "q2", "q3")])
+    rows = rollouts([choice_question(name) for name in ("q1", "q2", "q3")])
     assert list(by_group(rows)) == ["q1", "q2", "q3"]
     assert [row.rollout_id for row in rows[:4]] == ["q1/0", "q1/1", "q1/2", "q1/3"]
     assert {row.checkpoint_id for row in rows} == {"solver"}
@@ -73,12 +73,14 @@ def test_every_question_has_its_group_in_order():
     ],
 )
 def test_the_verdict_gives_the_reward(text: str, verdict: Verdict, reward: float):
-    rows = rollouts([question("q")], lambda prompt, seed: text)
+    rows = rollouts([choice_question("q")], lambda prompt, seed: text)
     assert {(row.verdict, row.reward, row.text) for row in rows} == {(verdict, reward, text)}
 
 
 def test_a_question_that_does_not_fit_counts_as_unanswered():
-    rows = rollouts([question("short"), question("long", text="very " * 40 + "long?"), question("last")])
+    rows = rollouts(
+        [choice_question("short"), choice_question("long", text="very " * 40 + "long?"), choice_question("last")]
+    )
     assert [row.group_id for row in rows] == [name for name in ("short", "long", "last") for _ in range(4)]
     lost = by_group(rows)["long"]
     assert {(row.finish_reason, row.verdict, row.reward) for row in lost} == {
@@ -94,19 +96,19 @@ def test_questions_that_do_not_fit_leave_no_trace_in_the_gradient(tmp_path: Path
     fake_anchor(tmp_path / "anchor")
     trainer = FakeTrainer()
     trainer.load(Checkpoint(checkpoint_id="a", role="solver", path=str(tmp_path / "anchor"), step=0))
-    rows = rollouts([question("long", text="very " * 40 + "long?")])
+    rows = rollouts([choice_question("long", text="very " * 40 + "long?")])
     facts, _ = dev_gradient(rows, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
     assert (facts.norm, facts.num_groups, facts.num_varied, facts.accuracy) == (0.0, 1, 0, 0.0)
 
 
 def test_a_cut_response_says_so():
-    rows = rollouts([question("q")], lambda prompt, seed: "thinking " * 20)
+    rows = rollouts([choice_question("q")], lambda prompt, seed: "thinking " * 20)
     assert {(row.finish_reason, row.verdict, len(row.token_ids)) for row in rows} == {("length", "no_answer", 40)}
 
 
 def test_draws_follow_seed_iteration_question_and_sample():
     def texts(name: str = "q", **where: int) -> list[str]:
-        return [row.text for row in rollouts([question(name)], lambda prompt, seed: str(seed), **where)]
+        return [row.text for row in rollouts([choice_question(name)], lambda prompt, seed: str(seed), **where)]
 
     base = texts(seed=1, iteration=1)
     assert len(set(base)) == 4
@@ -116,8 +118,10 @@ def test_draws_follow_seed_iteration_question_and_sample():
 
 
 def test_what_else_is_asked_does_not_change_an_answer():
-    alone = rollouts([question("q2")], lambda prompt, seed: str(seed))
-    among = rollouts([question("q1"), question("q2"), question("q3")], lambda prompt, seed: str(seed))
+    alone = rollouts([choice_question("q2")], lambda prompt, seed: str(seed))
+    among = rollouts(
+        [choice_question("q1"), choice_question("q2"), choice_question("q3")], lambda prompt, seed: str(seed)
+    )
     assert by_group(among)["q2"] == alone
 
 
@@ -152,51 +156,51 @@ def boxed(*values: object) -> list[str]:
 
 
 def test_the_majority_is_rewarded_and_not_the_key():
-    rewards, label = judged(letter_question("q", answer="7"), boxed(5, 7, 5, 5))
+    rewards, label = judged(question("q", answer="7"), boxed(5, 7, 5, 5))
     assert rewards == [1.0, 0.0, 1.0, 1.0]
     assert (label.label, label.votes, label.answered, label.key, label.agrees) == ("5", 3, 4, "7", False)
 
 
 def test_the_first_of_equals_wins():
-    rewards, label = judged(letter_question("q", answer="9"), boxed(3, 9, 9, 3))
+    rewards, label = judged(question("q", answer="9"), boxed(3, 9, 9, 3))
     assert (rewards, label.label, label.agrees) == ([1.0, 0.0, 0.0, 1.0], "3", False)
 
 
 def test_answers_are_equal_by_the_verifier():
-    rewards, label = judged(letter_question("q", answer="07"), boxed("7.0", 5, "07", 7))
+    rewards, label = judged(question("q", answer="07"), boxed("7.0", 5, "07", 7))
     assert (rewards, label.votes, label.agrees) == ([1.0, 0.0, 1.0, 1.0], 3, True)
 
 
 def test_no_answer_never_wins():
-    rewards, label = judged(letter_question("q"), ["no idea", "none", "nothing", *boxed(4)])
+    rewards, label = judged(question("q"), ["no idea", "none", "nothing", *boxed(4)])
     assert (rewards, label.label, label.answered) == ([0.0, 0.0, 0.0, 1.0], "4", 1)
 
 
 def test_nobody_is_rewarded_where_nothing_can_be_read():
-    rewards, label = judged(letter_question("q"), ["no idea", *boxed("a cat", "a cat")])
+    rewards, label = judged(question("q"), ["no idea", *boxed("a cat", "a cat")])
     assert (rewards, label.label, label.votes) == ([0.0, 0.0, 0.0], "", 0)
 
 
 def test_letters_beyond_the_choices_are_no_candidates():
-    rewards, label = judged(letter_question("q", answer="A", verifier="choice"), boxed("F", "F", "B", "(b)"))
+    rewards, label = judged(question("q", answer="A", verifier="choice"), boxed("F", "F", "B", "(b)"))
     assert (rewards, label.label) == ([0.0, 0.0, 1.0, 1.0], "B")
 
 
 def test_a_key_rewards_nobody_even_where_there_is_no_majority():
     rows = answers("q", ["nothing to read"], correct=[True])
-    (row,), _ = relabel([letter_question("q")], rows, preset="paper")
+    (row,), _ = relabel([question("q")], rows, preset="paper")
     assert (row.reward, row.verdict) == (0.0, Verdict.UNVERIFIED)
 
 
 def test_answers_by_people_stand():
     rows = answers("q", boxed(5, 5), correct=[False, True])
-    assert relabel([letter_question("q", generated=False)], rows, preset="paper") == (rows, [])
+    assert relabel([question("q", generated=False)], rows, preset="paper") == (rows, [])
 
 
 @given(st.lists(st.sampled_from(["1", "2", "3", ""]), min_size=1, max_size=9))
 def test_the_reward_is_the_share_of_the_largest_block(given_answers: list[str]):
     texts = [f"\\boxed{{{answer}}}" if answer else "none" for answer in given_answers]
-    rewards, label = judged(letter_question("q"), texts)
+    rewards, label = judged(question("q"), texts)
     counts = Counter(answer for answer in given_answers if answer)
     largest = max(counts.values(), default=0)
     assert sum(rewards) == label.votes == largest
@@ -210,14 +214,14 @@ def test_the_reward_is_the_share_of_the_largest_block(given_answers: list[str]):
 def test_the_teachers_majority_is_rewarded_and_not_the_solvers():
     rows = answers("q", [r"\boxed{5}", r"\boxed{5}", r"\boxed{7}"])
     taught = answers("q", [r"\boxed{7}", r"\boxed{7}", r"\boxed{5}"])
-    rollouts, labels = relabel([labelled_question("q", answer="5")], rows, preset="paper", teacher_rollouts=taught)
+    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", teacher_rollouts=taught)
     assert [row.reward for row in rollouts] == [0.0, 0.0, 1.0]
     assert (labels[0].label, labels[0].agrees) == ("7", False)
 
 
 def test_a_question_without_a_taught_answer_rewards_nobody():
     rows = answers("q", [r"\boxed{5}"], correct=[True])
-    rollouts, labels = relabel([labelled_question("q", answer="5")], rows, preset="paper", teacher_rollouts=[])
+    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", teacher_rollouts=[])
     assert ([row.reward for row in rollouts], labels[0].label) == ([0.0], "")
 
 
