@@ -29,7 +29,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion(Question):
-    """A question as it is saved with an evaluation."""
+    """A question, in the form that is saved with an evaluation."""
 
     benchmark: str
     """Benchmark label."""
