@@ -9,7 +9,6 @@ Shapes: _T flat tokens, _K gathered keys, heads, D head size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -84,36 +83,29 @@ def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.
             flat += length
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionChoice:
-    """The attention kernel that a trainer uses, and the reason if it is not the fused one."""
-
-    name: str
-    """flash or sdpa."""
-    make: LayoutMaker
-    passed_over: str = ""
-    """Reason not to use the fused kernel; empty if it was not tested."""
-
-
-def choose_attention(setting: str, config: object, *, dtype: torch.dtype, device: torch.device) -> AttentionChoice:
+def choose_attention(
+    setting: str, config: object, *, dtype: torch.dtype, device: torch.device
+) -> tuple[LayoutMaker, dict[str, str]]:
     """Choose the kernel for a model's `config`: `auto` takes the fused one if it agrees with the plain one.
 
+    Also returns the choice for an artifact's record: `attention`, flash or sdpa, and under `attention_passed_over` the
+    reason not to use the fused kernel, if it was tested.
     Raises EngineError if `flash` is set and the fused kernel is missing, fails or disagrees.
     """
     if setting == "sdpa" or (setting == "auto" and device.type == "cpu"):
-        return AttentionChoice(name="sdpa", make=PackedLayout)
+        return PackedLayout, {"attention": "sdpa"}
     fused = partial(VarlenLayout, kernel=_torch_kernel)
     try:
         error = disagreement(fused, config, dtype, device)
         if error <= TOLERANCE[dtype]:
-            return AttentionChoice(name="flash", make=fused)
+            return fused, {"attention": "flash"}
         reason = f"differs from plain attention by {error:.1e}"
     except (RuntimeError, ImportError, ValueError, TypeError, AssertionError) as failure:
         message = str(failure).strip()
         reason = message.splitlines()[0][:200] if message else type(failure).__name__
     if setting == "flash":
         raise EngineError(f"engine.attention flash cannot be used on {device}: {reason}", hint="choose auto or sdpa")
-    return AttentionChoice(name="sdpa", make=PackedLayout, passed_over=reason)
+    return PackedLayout, {"attention": "sdpa", "attention_passed_over": reason}
 
 
 def disagreement(make: LayoutMaker, config: object, dtype: torch.dtype, device: torch.device) -> float:
