@@ -169,6 +169,8 @@ LOOP = (
     "select",
     "evaluate",
 )
+LATER = ("generate_questions", "rollout_questions", "score_influence", "update_generator", "update_solver")
+"""Phases that write a checkpoint, or sample from one of an earlier iteration."""
 LOAD = "checkpoint:load-"
 OVERLAP = ("--set", "engine.overlap=true")
 
@@ -207,7 +209,7 @@ def test_a_checkpoint_is_committed_beside_the_next_update_and_a_kill_meanwhile_c
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
     beside = ("--set", "engine.write_beside=true")
-    store = store_without(small_run, tmp_path / "store", *LOOP)
+    store = store_without(small_run, tmp_path / "store", *LATER)
     running = launch.start(
         *small_run.arguments, *beside, store=store, INFUSER_CRASH_AT="stop@update_generator:before_rename"
     )
@@ -224,7 +226,8 @@ def test_a_checkpoint_is_committed_beside_the_next_update_and_a_kill_meanwhile_c
 
 @pytest.mark.slow
 def test_the_dev_gradient_is_committed_beside_generation(launch: Launcher, small_run: SmallRun, tmp_path: Path):
-    store, points = store_without(small_run, tmp_path / "store", *LOOP), tmp_path / "points"
+    wanted, points = ("rollout_dev", "dev_gradient", "generate_questions"), tmp_path / "points"
+    store = store_without(small_run, tmp_path / "store", *wanted)
     beside = ("--set", "engine.write_beside=true")
     # Its file lies complete only when questions are generated: in turn it would wait in vain.
     meets = "until-generate_questions:start@dev_gradient:before_rename"
