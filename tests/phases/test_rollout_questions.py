@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from crash_points import begun
 from hypothesis import given
 from hypothesis import strategies as st
 from launcher import Launcher, SmallRun
@@ -18,7 +19,7 @@ from infuser_core.cotrain.phases.rollout_questions import PseudoLabel, relabel
 from infuser_core.cotrain.phases.training import by_group
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.evaluation.answering import template_digest
-from infuser_core.prompts.templates import load_template as load_template
+from infuser_core.prompts.templates import load_template
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
@@ -225,14 +226,15 @@ def test_a_question_without_a_taught_answer_rewards_nobody():
     assert ([row.reward for row in rollouts], labels[0].label) == ([0.0], "")
 
 
-def test_a_run_asks_the_teacher_and_the_solver(launch: Launcher, small_run: SmallRun, tmp_path):
+def test_a_run_asks_the_teacher_and_the_solver(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    store = begun(small_run, tmp_path / "store")
     small = [word for word in small_run.arguments if word not in ("--name", "small")]
     until = ["--set", "cotrain.aims=[]", "--until", "rollout_questions@0"]
-    ended = launch(*small, "configs/baseline/darc.yaml", "--name", "taught", *until, store=tmp_path)
+    ended = launch(*small, "configs/baseline/darc.yaml", "--name", "taught", *until, store=store)
     assert ended.code == 0, ended.err
-    store = Store(tmp_path)
-    keys = {entry.key for entry in Journal(tmp_path, "taught").latest()}
-    (ref,) = [ref for ref in store.refs() if ref.kind == "rollout_questions" and ref.key in keys]
-    labels = store.rows(ref, "pseudo_labels", PseudoLabel)
-    assert labels and "pool" in store.manifest(ref).recipe["inputs"]
+    artifacts = Store(store)
+    keys = {entry.key for entry in Journal(store, "taught").latest()}
+    (ref,) = [ref for ref in artifacts.refs() if ref.kind == "rollout_questions" and ref.key in keys]
+    labels = artifacts.rows(ref, "pseudo_labels", PseudoLabel)
+    assert labels and "pool" in artifacts.manifest(ref).recipe["inputs"]
     assert {label.samples for label in labels} == {4}
