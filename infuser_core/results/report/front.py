@@ -107,10 +107,12 @@ def summary(query: Query, trial: Trial) -> list[str]:
     ]
     if not trial.gains:
         return [*sentences, "No checkpoint is selected yet."]
-    found = "; ".join(
+    accuracies = "; ".join(
         f"{_label(gain)} {percent(gain.before)} to {percent(gain.after)} ({gain.interval})" for gain in trial.gains
     )
-    sentences.append(f"Accuracy from the anchor to the checkpoint of iteration {trial.gains[0].iteration}: {found}.")
+    sentences.append(
+        f"Accuracy from the anchor to the checkpoint of iteration {trial.gains[0].iteration}: {accuracies}."
+    )
     contrasts = [row for row in _contrasts(query, trial) if row.phase == Phase.EVALUATE] or _contrasts(query, trial)
     if trial.control and contrasts:
         gaps = "; ".join(
