@@ -135,8 +135,10 @@ def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
     if prompt and reply:
         turns: list[Any] = []
         for value in (prompt, context, reply):
-            is_list = isinstance(value, list)
-            turns += [{"role": "user", "content": value}] if isinstance(value, str) else value if is_list else []
+            if isinstance(value, str):
+                turns.append({"role": "user", "content": value})
+            elif isinstance(value, list):
+                turns += value
         return [reference("messages", _turns_text(turns))]
     question = _first(row, _QUESTIONS)
     if question:

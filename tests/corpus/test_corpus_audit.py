@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from corpus.audit import index as gramindex
 from corpus.audit import shingles
-from corpus.audit.audit import MODES, audit_pool, measure_recall
+from corpus.audit.audit import MODES, PoolAudit, audit_pool, measure_recall
 from corpus.audit.index import Matcher
 from corpus.audit.lsh import minhash
 from corpus.audit.ngrams import compare, grams, longest_run, places, words
 from corpus.audit.planted_controls import CHARS, DISGUISES, LEAST_WORDS, LOOK_ALIKES, Plant, plant_controls
 from corpus.audit.references import question_shards, shards_of, texts_of
-from corpus.audit.scan import PoolText, Scan, Scanner
+from corpus.audit.scan import PoolText, Scan, Scanner, pool_texts
 from corpus.audit.shingles import signatures, sizes
 from corpus.pool import DOCUMENTS, write_table
 from infuser_core.config.corpus import OverlapSettings
@@ -50,22 +50,34 @@ def planted() -> list[dict[str, object]]:
     return rows
 
 
-@pytest.fixture
-def folder(tmp_path):
-    write_table(tmp_path / "pool" / DOCUMENTS, POOL, Document)
-    (tmp_path / "ref").mkdir()
+def write_inputs(folder: Path) -> Path:
+    """A pool, and two shards of data to compare it with."""
+    write_table(folder / "pool" / DOCUMENTS, POOL, Document)
+    (folder / "ref").mkdir()
     lines = "\n".join(json.dumps(row) for row in planted())
-    (tmp_path / "ref" / "train-0.jsonl").write_text(lines + "\n")
-    (tmp_path / "ref" / "train-1.jsonl").write_text(json.dumps(chat("s", prose(30), prose(30))) + "\n")
-    return tmp_path
+    (folder / "ref" / "train-0.jsonl").write_text(lines + "\n")
+    (folder / "ref" / "train-1.jsonl").write_text(json.dumps(chat("s", prose(30), prose(30))) + "\n")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_inputs(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PoolAudit]:
+    """The folder and the result of one audit, for tests that only read them."""
+    folder = write_inputs(tmp_path_factory.mktemp("audited"))
+    return folder, run(folder)
 
 
 def run(folder: Path, mode: str = "exact", **options):
     return audit_pool(folder / "pool", [folder / "ref"], mode, folder / "out", **options)
 
 
-def test_copies_are_found_in_both_directions_with_their_places(folder):
-    result = run(folder)
+def test_copies_are_found_in_both_directions_with_their_places(audited: tuple[Path, PoolAudit]):
+    folder, result = audited
     rows = {row.record: row for row in read_rows(folder / "out" / "overlaps.parquet", Overlap) if row.matched}
     # Record 7 has its copy in the system turn, which is not compared.
     assert {(n, row.document_id, row.rule) for n, row in rows.items()} == {
@@ -75,7 +87,8 @@ def test_copies_are_found_in_both_directions_with_their_places(folder):
     }
     assert rows[3].containment_document == 1.0 and rows[3].longest_run == 400
     run_text = POOL[6].text[rows[5].document_start : rows[5].document_end]
-    record = planted_text(5)
+    (reference,) = texts_of(5, {"messages": [{"role": "user", "content": POOL[6].text[100:500]}]})
+    record = reference.text
     assert record[rows[5].reference_start : rows[5].reference_end] == run_text and len(run_text) > 350
     assert result.counts["read"] == 41 and result.counts["short"] == 1 and result.counts["matches"] == 3
 
@@ -96,13 +109,8 @@ def test_thirteen_common_words_are_reported_with_their_length_and_are_no_match_a
     assert "| shared | 5 | 3 | 5 | 400 |" in report and "Shared passages that are no match" in report
 
 
-def planted_text(number: int) -> str:
-    (reference,) = texts_of(number, {"messages": [{"role": "user", "content": POOL[6].text[100:500]}]})
-    return reference.text
-
-
-def test_every_report_has_controls_and_the_papers_recall_beside(folder):
-    run(folder)
+def test_every_report_has_controls_and_the_papers_recall_beside(audited: tuple[Path, PoolAudit]):
+    folder, _ = audited
     summary = json.loads((folder / "out" / "summary.json").read_text())
     controls = {row["kind"]: row for row in summary["controls"]}
     hard = ("one word in ten changed", "verbatim 150 characters inside 2000", "verbatim 300 characters inside 2000")
@@ -115,12 +123,16 @@ def test_every_report_has_controls_and_the_papers_recall_beside(folder):
 
 
 def test_the_papers_mode_misses_the_document_in_a_long_record(folder):
-    write_table(folder / "pool" / DOCUMENTS, POOL, Document)
     lines = (folder / "ref" / "train-0.jsonl").read_text() + json.dumps(chat("s", POOL[2].text, "")) + "\n"
     (folder / "ref" / "train-0.jsonl").write_text(lines)
-    matched = {row.document_id for row in run(folder, "paper").findings if row.matched}
-    assert "d2" in matched and "d4" not in matched
-    assert {row.document_id for row in run(folder, "loose").findings if row.matched} >= {"d2", "d4", "d6"}
+
+    def matched(mode: str) -> set[str]:
+        scanner = Scanner(pool_texts(folder / "pool"), OverlapSettings(mode=mode).with_defaults())
+        findings = [row for shard in shards_of([folder / "ref"]) for row in scanner.scan(shard).findings]
+        return {row.document_id for row in findings if row.matched}
+
+    assert "d2" in matched("paper") and "d4" not in matched("paper")
+    assert matched("loose") >= {"d2", "d4", "d6"}
 
 
 def test_finished_shards_are_not_read_again_and_processes_agree(folder, launch):
