@@ -1,8 +1,7 @@
 """Judge chunks: decide which to keep and which to drop, with a language model and a rubric or with rules on form."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from corpus.chunk.chunk import Chunk, Discard
@@ -125,7 +124,7 @@ def judge_by_rules(
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
     results: Iterator[tuple[int, list[Judgement]]]
     if workers.size > 1 and len(parts) > 1:
-        task = Task(name="judging by rules", begin=partial(nullcontext, rule_on), item=_part_name)
+        task = Task(name="judging by rules", begin=_open_rules, item=_part_name)
         results = workers.each(task, parts)
     else:
         results = enumerate(map(rule_on, parts))
@@ -134,6 +133,10 @@ def judge_by_rules(
         rows_by_part[place] = rows
         progress(sum(map(len, rows_by_part.values())), len(documents), 0)
     return [row for place in range(len(parts)) for row in rows_by_part[place]]
+
+
+def _open_rules() -> AbstractContextManager[Callable[[Sequence[Document]], list[Judgement]]]:
+    return nullcontext(rule_on)
 
 
 def _part_name(part: Sequence[Document]) -> str:
