@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
-from infuser_core.errors import DataWarning, EngineWarning
+from infuser_core.errors import InfuserWarning
 
 _DRAW_SECONDS = 0.2
 _WIDTH = 118
@@ -45,7 +45,7 @@ def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """Format a warning, as `warnings.formatwarning` does: one readable line for this project's own warnings."""
-    if issubclass(category, (DataWarning, EngineWarning)):
+    if issubclass(category, InfuserWarning):
         return f"warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
@@ -117,6 +117,12 @@ class Console:
             _write(f"{time.strftime('%H:%M:%S')}  {printable(line)}\n")
         elif not passing:
             self.keep(line)
+
+    def warn(self, line: str) -> None:
+        """Log a warning and print it permanently, also to a file or a pipe."""
+        self.say(f"warning: {line}")
+        if not self.enabled and not self.plain:
+            _write(f"warning: {printable(line)}\n")
 
     def keep(self, line: str) -> None:
         """Print a permanent line to a terminal only."""
@@ -190,6 +196,17 @@ def format_duration(seconds: float) -> str:
 def num_visible_rows(lines: int) -> int:
     """Number of a table's `lines` that fit into the terminal's window; all without a terminal."""
     return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
+
+
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Format increasing whole numbers as ranges, such as `0-4, 7`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ", ".join("-".join(map(str, each)) for each in ranges)
 
 
 @contextmanager

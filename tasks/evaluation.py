@@ -8,10 +8,11 @@ from typing import Any
 
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import select as select_phase
+from infuser_core.cotrain.phases.parts.health import leak_warning
 from infuser_core.evaluation import evaluate as evaluate_phase
 from infuser_core.evaluation.answers import collect_responses, responses_outcome, scores_outcome
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
-from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
+from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks
 from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.evaluation.evaluate import respond as ask
 from infuser_core.evaluation.models import EvaluatedModel

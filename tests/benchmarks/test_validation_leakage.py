@@ -2,7 +2,8 @@
 
 import pytest
 
-from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning, question_key
+from infuser_core.cotrain.phases.parts.health import leak_warning
+from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, question_key
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading, as_text
 

@@ -13,10 +13,11 @@ from places import ROOT
 from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
+from infuser_core.cotrain.phases.parts.health import leak_warning
 from infuser_core.errors import ConfigError, DataWarning
 from infuser_core.evaluation.benchmarks.parts import validation
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions
-from infuser_core.evaluation.benchmarks.parts.validation import count_leaks, leak_warning
+from infuser_core.evaluation.benchmarks.parts.validation import count_leaks
 from infuser_core.schemas import Question
 
 DATA = ROOT / "tests" / "data" / "benchmarks"

@@ -34,8 +34,10 @@ def said(launch: Launcher, small_run: SmallRun):
 
 def test_result_is_one_json_object_with_the_fixed_fields(said, small_run: SmallRun):
     result = json.loads(said("result", "small", "--json"))
-    fields = {"run", "benchmarks", "selected_iteration", "seen_in_validation", "phases", "seconds", "peak_memory_mb"}
-    assert set(result) == fields
+    assert set(result) == {
+        "run", "benchmarks", "selected_iteration", "seen_in_validation", "warnings", "phases", "seconds",
+        "peak_memory_mb",
+    }  # fmt: skip
     assert result["run"] == "small"
     assert set(result["benchmarks"]["exam"]) == {"anchor", "selected", "low", "high", "questions"}
     score = result["benchmarks"]["exam"]

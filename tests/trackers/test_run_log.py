@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from launcher import Launcher, SmallRun, copy_store
 
+from infuser_core.errors import DataWarning
 from infuser_core.results.trackers.parts.files import Lines, points_in, redacted
 from infuser_core.results.trackers.parts.points import in_words, metrics_of
 from infuser_core.results.trackers.parts.run_log import RemainingTime, RunLog, place_of
@@ -121,6 +122,15 @@ def test_the_log_has_warnings_and_why_an_attempt_ended(tmp_path: Path):
     log = (tmp_path / "log.txt").read_text()
     assert "warning: UserWarning: too few rows" in log and "attempt 3 ended by KeyError: 'gone'" in log
     assert len(heard) == 1
+
+
+def test_a_warning_of_this_project_is_one_line_in_a_pipe_and_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with RunLog(Console(enabled=False), tmp_path, attempt=1).attempt("a"):
+        warnings.warn("keys are wrong", DataWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: keys are wrong\n"
+    assert "  warning: keys are wrong\n" in (tmp_path / "log.txt").read_text()
 
 
 def test_metrics_are_told_once_whatever_attempt_and_a_torn_line_costs_only_itself(tmp_path: Path):

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from infuser_core.results.lineage.run_warnings import RunWarning, run_warnings
 from infuser_core.store import runs
 from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.store import Store
@@ -40,6 +42,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
         selected = selections[0]["selected_iteration"] if selections else None
         scores = results(lens.query, name)
         leaks = lens.query("select benchmark, share from leaks order by benchmark")
+        warnings = run_warnings(lens, name)
     attempt = runs.read_attempt(root, name)
     return {
         "run": name,
@@ -50,6 +53,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
         },
         "selected_iteration": selected,
         "seen_in_validation": {row["benchmark"]: row["share"] for row in leaks},
+        "warnings": [asdict(warning) for warning in warnings],
         "phases": count_phases(Journal(root, name).last_attempt()),
         "seconds": attempt.get("seconds"),
         "peak_memory_mb": attempt.get("peak_memory_mb"),
@@ -70,15 +74,11 @@ def describe_result(root: Path, name: str) -> str:
         f"stages: {ran} ran, {cached} cached; selected iteration {_or_dash(outcome['selected_iteration'])}",
     ]
     lines += [
-        f"{label}: {share:.1%} of its questions are in the validation set that chose the checkpoint"
-        for label, share in outcome["seen_in_validation"].items()
-        if share
-    ]
-    lines += [
         f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
         f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
         for label, score in outcome["benchmarks"].items()
     ]
+    lines += [f"warning: {RunWarning(**warning)}" for warning in outcome["warnings"]]
     page = runs.report_folder(root, name) / "report.html"
     return "\n".join([*lines, f"report: {page}" if page.exists() else f"no report yet: `infuser report {name}`"])
 
