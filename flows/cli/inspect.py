@@ -21,7 +21,7 @@ InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by def
 
 
 def list_runs(as_json: AsJson = False) -> None:
-    """List all runs in the store: state, iterations, accuracy, size and origin."""
+    """List all runs: state, iterations, accuracy, size, origin."""
     from infuser_core.results.lineage import progress
     from infuser_core.store.verify import format_size
 
@@ -61,7 +61,10 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's latest attempt, iteration by iteration: what ran, what was cached, accuracies."""
+    """Show a run's stages and accuracies, by iteration.
+
+    Of the latest attempt: what ran and what was cached.
+    """
     from infuser_core.results.lineage import progress
     from infuser_core.results.lineage.attempts import state_of
 
@@ -122,7 +125,10 @@ def _print_digests(root: Path, name: str, *, as_json: bool) -> None:
 
 
 def result(run: RunName = None, as_json: AsJson = False) -> None:
-    """Show a run's benchmark accuracies, of the anchor and of the selected checkpoint."""
+    """Show a run's benchmark accuracies, before and after training.
+
+    Of the anchor and of the selected checkpoint, with warnings about the run.
+    """
     from infuser_core.results.lineage import outcome
 
     root = settings.store_root()
@@ -134,7 +140,7 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
 def show_artifact(
     artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")],
 ) -> None:
-    """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
+    """Show an artifact: rows, recipe, inputs, users."""
     from infuser_core.results.lineage.markdown import artifact_page
     from infuser_core.store.catalogue import Catalogue
     from infuser_core.store.store import Store
@@ -156,7 +162,10 @@ def sql(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Query rollouts, questions, scores, updates and documents of all runs and iterations with SQL."""
+    """Query questions, rollouts, scores and updates with SQL.
+
+    Of all runs and iterations; documents, too.
+    """
     from infuser_core.store.store import Store
     from infuser_core.store.views import Lens
 
@@ -183,7 +192,10 @@ def why(
     as_json: AsJson = False,
     html: Html = None,
 ) -> None:
-    """Explain where a question, rollout, checkpoint, document or score comes from, and what it led to."""
+    """Explain a run, a question, an answer or a checkpoint.
+
+    Where it comes from and what it led to; of a run, what came out of it.
+    """
     if graph:
         _show_graph(name or run, html=html, as_json=as_json)
         return
@@ -220,7 +232,7 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare two runs: settings, code versions, the first artifact that differs and why, and their metrics."""
+    """Compare two runs: settings, accuracies, first difference."""
     from infuser_core.results.lineage.diff import compare, text
 
     difference = compare(settings.store_root(), first, second)
@@ -231,7 +243,7 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address without opening it.")] = False,
 ) -> None:
-    """Serve pages over the store on loopback: runs, curves, questions, and the history of each question."""
+    """Open web pages: runs, curves, questions and their history."""
     import webbrowser
 
     from flows.deployment import record_viewer

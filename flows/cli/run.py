@@ -59,7 +59,10 @@ def run(
     as_json: AsJson = False,
     wait: Wait = False,
 ) -> None:
-    """Run the whole life cycle, or continue it: stored results are not computed again."""
+    """Run a configuration, from textbooks to benchmarks.
+
+    Continues a run of the same name: stored results are not computed again.
+    """
     from infuser_core.config.overlays import load
     from infuser_core.planning.preflight import preflight
 
@@ -192,7 +195,10 @@ def plan(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Plan a run: memory per GPU, disk, which settings make it fit, and estimated hours with their basis."""
+    """Plan a run: memory per GPU, disk, hours.
+
+    Names the settings that make it fit, and the basis of the estimated hours.
+    """
     from infuser_core.config.overlays import load
     from infuser_core.memory.shape import find_shape
     from infuser_core.planning import answer
@@ -223,9 +229,9 @@ def rehearse(
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start every engine once with a random model and the longest batch, and extrapolate its seconds to the run.
+    """Try every engine once, and estimate the hours of a run.
 
-    Exit code 1 if a step failed.
+    The model is random, the batch the longest possible. Exit code 1 if a step failed.
     """
     from infuser_core.config.overlays import load
     from infuser_core.planning.room import require_memory
@@ -259,7 +265,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every combination of a grid of overlays, then compare them. After a crash, the same command continues."""
+    """Run a grid of overlays and seeds, then compare the runs.
+
+    After a crash, the same command continues.
+    """
     from infuser_core.planning.sweeps import read_sweeps
 
     configs = read_sweeps(files, set_ or [], against=against)
@@ -286,7 +295,10 @@ def serve(
         bool, typer.Option("--allow-plugins", help="Parameters of a flow run may name modules from outside INFUSER.")
     ] = False,
 ) -> None:
-    """Start Prefect's server and UI on loopback, and serve the deployment infuser/full-pipeline."""
+    """Start Prefect's server and UI, to watch and start runs.
+
+    On loopback, with the deployment infuser/full-pipeline.
+    """
     from flows.deployment import serve as start
 
     start(settings.writable_store_root(), port, allow_plugins=allow_plugins)
@@ -296,7 +308,10 @@ def quickstart(
     iterations: Annotated[int, typer.Option(help="Co-training iterations.")] = 30,
     seed: Annotated[int, typer.Option(help="Random seed of both runs.")] = 42,
 ) -> None:
-    """Run the whole life cycle on this machine: INFUSER and, in parallel, the fixed-generator control."""
+    """Run the demo: INFUSER and a control with a fixed generator.
+
+    Both run the whole life cycle on this machine, in parallel.
+    """
     from flows.quickstart import quickstart as start
 
     start(iterations=iterations, seed=seed)
@@ -325,7 +340,10 @@ def nano_accuracy(
     split: Annotated[str, typer.Option(help="train, dev, validation or test.")] = "test",
     as_json: AsJson = False,
 ) -> None:
-    """Measure solvers without sampling: probability of sound replies over all operand pairs of a split."""
+    """Measure nano solvers exactly, without sampling.
+
+    The probability of sound replies over all operand pairs of a split.
+    """
     from infuser_core.evaluation.models import find_model
     from infuser_core.nano.exact import exact_accuracies
 

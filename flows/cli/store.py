@@ -30,7 +30,10 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify every digest, reference and record. Exits with 0 if everything is valid, 3 if not. Deletes nothing."""
+    """Verify every digest, reference and record.
+
+    Exits with 0 if everything is valid, 3 if not. Deletes nothing.
+    """
     if file_system:
         _check_file_system(Path(run) if run else settings.writable_store_root(), as_json=as_json)
         return
@@ -93,7 +96,10 @@ def gc(
     pins: Annotated[bool, typer.Option("--pins", help="List the pins.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what can be removed and its size: old checkpoints, leftovers, unused artifacts. Only --apply removes it."""
+    """List what can be removed to free disk space.
+
+    Old checkpoints, leftovers, unused artifacts. Only --apply removes them.
+    """
     if pin or unpin or pins:
         _change_pins(pin, unpin, list_pins=pins, as_json=as_json)
         return
@@ -144,7 +150,10 @@ def export(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Export a checkpoint as a Hugging Face model folder, or the generated questions as a data set; with a card."""
+    """Export a model folder, or the questions as a data set.
+
+    With a card, in the layout of Hugging Face.
+    """
     from infuser_core.results.export.model import export as write_model
     from infuser_core.results.export.questions import export_questions
     from infuser_core.system import hub
@@ -177,7 +186,10 @@ def import_anchor(
     out: Annotated[Path, typer.Argument(help="New folder for the anchor.")],
     as_json: AsJson = False,
 ) -> None:
-    """Convert a pretrained model into an anchor: fp32 weights, tokenizer, optimizer state at zero, and its origin."""
+    """Convert a pretrained model into an anchor.
+
+    That is fp32 weights, tokenizer, optimizer state at zero, and its origin.
+    """
     from infuser_core.results.export import anchor
 
     facts = anchor.import_anchor(source, out)

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
+from infuser_core.errors import quantity
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.runs import list_differences
@@ -281,7 +282,7 @@ class RunPlan:
             else "time unknown"
         )
         if 0 < self.unknown < len(self.running):
-            time += f", and {self.unknown} stages that the store has no time for"
+            time += f", and {quantity(self.unknown, 'stage')} that the store has no time for"
         return f"run {self.run}: {len(self.running)} of {len(self.stages)} stages would run, {time}{against}"
 
 
@@ -292,7 +293,7 @@ def _stage_lines(stages: Sequence[PlannedStage]) -> list[str]:
         together = list(group)
         if cached and len(together) > _LISTED:
             span = f"{together[0].title} .. {together[-1].title}"
-            lines.append(f"  {span}: {len(together)} stages cached")
+            lines.append(f"  {span}: {quantity(len(together), 'stage')} cached")
         else:
             lines += [_line(stage, width) for stage in together]
     return lines

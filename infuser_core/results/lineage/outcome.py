@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.run_warnings import RunWarning, run_warnings
 from infuser_core.store import runs
 from infuser_core.store.journal import Entry, Journal
@@ -75,7 +76,7 @@ def describe_result(root: Path, name: str) -> str:
     ]
     lines += [
         f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
-        f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
+        f"[{score['low']:.3f}, {score['high']:.3f}] ({quantity(score['questions'], 'question')})"
         for label, score in outcome["benchmarks"].items()
     ]
     lines += [f"warning: {RunWarning(**warning)}" for warning in outcome["warnings"]]

@@ -70,8 +70,8 @@ def _pool(view: RunView, config: Mapping[str, Any]) -> Iterator[RunWarning]:
         if names
         for row in view.rows(table, "document_id", of=[pool], **{column: names})
     }
-    drawn = config.get("cotrain", {}).get("documents", 0)
-    if text := small_pool_warning(drawn, pool.rows[table] - len(excluded)):
+    documents = config.get("cotrain", {}).get("documents", 0)
+    if text := small_pool_warning(documents, pool.rows[table] - len(excluded)):
         yield RunWarning(text=text)
 
 

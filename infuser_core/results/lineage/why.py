@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infuser_core.config.phase_table import CHECKPOINTS, Phase
-from infuser_core.errors import NUMBER, UsageError, names_starting_with
+from infuser_core.errors import NUMBER, UsageError, names_starting_with, quantity
 from infuser_core.results.lineage.artifact_story import artifact_story, checkpoint_story
 from infuser_core.results.lineage.exam_story import benchmark_story, exam_question_story
 from infuser_core.results.lineage.graph import Graph, graph_of, graphs
@@ -56,7 +56,8 @@ def _story_in_run(lens: Lens, name: str, head: str, run: str | None) -> Story | 
     iterations = max((r.iteration for r in view.graph.of(*CHECKPOINTS)), default=-1) + 1
     if record is None or int(rest) > iterations:
         raise UsageError(
-            f"run {view.graph.run} has no checkpoint after {int(rest)} iterations", hint=f"it has done {iterations}"
+            f"run {view.graph.run} has no checkpoint after {quantity(int(rest), 'iteration')}",
+            hint=f"it has done {iterations}",
         )
     return checkpoint_story(view, record)
 

@@ -87,11 +87,11 @@ def missing_inclusions_warning(missing: int) -> str:
     return f"{files} outside of the book, so that text or code is missing: name the folder that contains all its files"
 
 
-def small_pool_warning(drawn: int, available: int) -> str:
+def small_pool_warning(documents: int, available: int) -> str:
     """The warning if an iteration draws more documents than the pool has; else empty."""
-    if available >= drawn:
+    if available >= documents:
         return ""
-    return f"cotrain.documents = {drawn:,} and the pool has {available:,}: every iteration draws all {available:,}"
+    return f"cotrain.documents = {documents:,} and the pool has {available:,}: every iteration draws all {available:,}"
 
 
 def key_warning(row: KeyAccuracy, floor: float) -> str:
