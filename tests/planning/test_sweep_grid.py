@@ -28,7 +28,7 @@ def test_labels_name_the_variant_and_seeds_repeat_it(tmp_path: Path) -> None:
 
 def test_one_base_needs_no_list(tmp_path: Path) -> None:
     path = written(tmp_path, "{seed: [1]}")
-    path.write_text(path.read_text().replace(f"[{NANO}]", NANO))
+    path.write_text(path.read_text().replace(f"[{NANO}]", str(NANO)))
     assert [config.name for config in read_sweep(path)] == ["nano"]
 
 
