@@ -15,6 +15,7 @@ from infuser_core.errors import InfuserWarning
 
 _DRAW_SECONDS = 0.2
 _WIDTH = 118
+_CELL = 48
 _CLEAR = "\r\x1b[2K"
 _MEGABYTE = 1_000_000
 # C0 except tab and newline, DEL, C1, and changes of the writing direction.
@@ -146,7 +147,7 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
+def table(rows: Sequence[Mapping[str, Any]], *, width: int = _CELL) -> str:
     """Format rows as a text table, fitted to the terminal's window if there is one; long values are cut.
 
     The columns are the keys of the first row.
@@ -180,7 +181,11 @@ def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
 def _format_cell(value: Any, width: int) -> str:
     if value is None or value == "" or value != value:
         return "-"
-    text = f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " "))
+    return cut(f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " ")), width)
+
+
+def cut(text: str, width: int = _CELL) -> str:
+    """A text of at most `width` characters; a longer one ends with three dots."""
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

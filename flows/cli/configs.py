@@ -28,7 +28,8 @@ def init(
             shutil.copyfileobj(template, file)
     except FileExistsError as error:
         raise UsageError(f"{error.filename} exists", hint="name another folder: nothing is overwritten") from None
-    typer.echo(f"{path}\nnext: infuser run {shlex.quote(str(path))}")
+    steps = f"edit anchor, data.dev and corpus.pool in it, then: infuser run {shlex.quote(str(path))}"
+    typer.echo(f"{path}\nnext: {steps}")
 
 
 def configs(as_json: AsJson = False) -> None:

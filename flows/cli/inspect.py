@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Html, RunName, show, write_page
+from flows.cli.options import AsJson, Html, RunName, Verbose, note_latest, show, write_page
 from infuser_core import settings
-from infuser_core.errors import UsageError
+from infuser_core.errors import UsageError, quantity
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import num_visible_rows, printable, table
+from infuser_core.terminal import cut, num_visible_rows, printable, table
 
 if TYPE_CHECKING:
     from infuser_core.results.lineage.progress import AttemptPart
@@ -30,7 +30,7 @@ def list_runs(as_json: AsJson = False) -> None:
         {
             "run": summary.run,
             "created": summary.created[:16].replace("T", " "),
-            "state": summary.state,
+            "state": cut(summary.state),
             "iterations": None if summary.iterations is None else f"{summary.iterations_done}/{summary.iterations}",
             "accuracy": _accuracy(summary.score),
             "size": None if summary.bytes is None else format_size(summary.bytes),
@@ -59,6 +59,7 @@ def status(
             "--digest", help="Print the digests of the run's artifacts and of the run: equal for equal results."
         ),
     ] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a run's stages and accuracies, by iteration.
@@ -71,7 +72,7 @@ def status(
     root = settings.store_root()
     name = runs.find_run(root, run)
     if digest:
-        _print_digests(root, name, as_json=as_json)
+        _print_digests(root, name, verbose=verbose, as_json=as_json)
         return
     state = state_of(root, name)
     parts = progress.parts_of(root, name, state=state)
@@ -86,7 +87,9 @@ def status(
     rows = [_stage_row(entry) for entry in entries] if stages else [_iteration_row(part) for part in shown_parts]
     earlier = [part for part in parts if part not in shown_parts]
     left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
-    show(facts, lambda: f"{name}: {state}\n{table(rows)}{left_out}", as_json=as_json)
+    trend = progress.describe_trend(parts)
+    text = f"{name}: {state}\n{table(rows)}{left_out}{trend}{note_latest(root, run, 'status')}"
+    show(facts, text, as_json=as_json)
 
 
 def _stage_row(entry: "Entry") -> dict[str, Any]:
@@ -102,7 +105,7 @@ def _stage_row(entry: "Entry") -> dict[str, Any]:
 
 def _iteration_row(part: "AttemptPart") -> dict[str, Any]:
     return {
-        "iteration": part.part,
+        "iteration": f"after {part.part}" if part.is_test else part.part,
         "state": part.state,
         "ran": part.ran,
         "cached": part.cached,
@@ -115,13 +118,14 @@ def _accuracy(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
 
 
-def _print_digests(root: Path, name: str, *, as_json: bool) -> None:
-    """Print the digests: a line per artifact and one for the run; they do not depend on times, hosts and paths."""
+def _print_digests(root: Path, name: str, *, verbose: bool, as_json: bool) -> None:
+    """Print the digest of the run, and if `verbose` of each artifact; they do not depend on times, hosts and paths."""
     from infuser_core.system.sealed import digest_of
 
     lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in Journal(root, name).latest()})
     total = digest_of(lines)
-    show({"run": name, "digest": total, "artifacts": lines}, "\n".join([*lines, f"run {total}"]), as_json=as_json)
+    more = lines if verbose else [f"{quantity(len(lines), 'artifact')}: --verbose"]
+    show({"run": name, "digest": total, "artifacts": lines}, "\n".join([f"run {total}", *more]), as_json=as_json)
 
 
 def result(run: RunName = None, as_json: AsJson = False) -> None:
@@ -134,7 +138,7 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
     root = settings.store_root()
     name = runs.find_run(root, run)
     facts = outcome.result(root, name) if as_json else None
-    show(facts, lambda: outcome.describe_result(root, name), as_json=as_json)
+    show(facts, lambda: outcome.describe_result(root, name) + note_latest(root, run, "result"), as_json=as_json)
 
 
 def show_artifact(
@@ -183,8 +187,8 @@ def why(
         str | None,
         typer.Argument(
             metavar="ID",
-            help="Question, rollout, document, source, artifact key or id, RUN@ITERATION, RUN/BENCHMARK, "
-            "RUN/BENCHMARK/QUESTION; with --graph, a run.",
+            help="Run (the latest if omitted), question, rollout, document, source, artifact key or id, "
+            "RUN@ITERATION, RUN/BENCHMARK, RUN/BENCHMARK/QUESTION.",
         ),
     ] = None,
     run: InRun = None,
@@ -199,18 +203,18 @@ def why(
     if graph:
         _show_graph(name or run, html=html, as_json=as_json)
         return
-    if name is None:
-        raise UsageError("nothing to explain", hint="name an ID, e.g. `infuser why RUN@4`; or --graph")
     from infuser_core.results.lineage.story import to_text
     from infuser_core.results.lineage.why import why as ask
 
-    story = ask(settings.store_root(), name, run=run)
+    root = settings.store_root()
+    story = ask(root, name or runs.find_run(root, run), run=run)
+    latest = note_latest(root, name or run, "why")
     if html is not None:
         from infuser_core.results.lineage.pages import to_html
 
         write_page(html, to_html(story))
     if as_json or html is None:
-        show(story.to_json(), lambda: to_text(story), as_json=as_json)
+        show(story.to_json(), lambda: to_text(story) + latest, as_json=as_json)
 
 
 def _show_graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
@@ -230,13 +234,14 @@ def _show_graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
 def diff(
     first: Annotated[str, typer.Argument(metavar="RUN_A", help="A run.")],
     second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two runs: settings, accuracies, first difference."""
     from infuser_core.results.lineage.diff import compare, text
 
     difference = compare(settings.store_root(), first, second)
-    show(difference, lambda: text(difference), as_json=as_json)
+    show(difference, lambda: text(difference, verbose=verbose), as_json=as_json)
 
 
 def view(

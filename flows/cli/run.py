@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Changes, RunName, show
+from flows.cli.options import AsJson, Changes, RunName, Verbose, show
 from infuser_core import settings
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
@@ -56,6 +56,7 @@ def run(
         typer.Option(metavar="ID", help="Leave a textbook, chunk or question out of the --fork run, or the latest."),
     ] = "",
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
     wait: Wait = False,
 ) -> None:
@@ -68,15 +69,17 @@ def run(
 
     places = {"again": again, "until": until, "only": only}
     if resume_:
-        _resume(next(iter(configs or []), None), places, dry_run=dry_run, as_json=as_json, wait=wait)
+        run_name = next(iter(configs or []), None)
+        _resume(run_name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
     elif without:
         _run_without(without, fork_ or None, dry_run=dry_run, as_json=as_json)
     elif fork_:
-        _fork(fork_, set_ or [], name, dry_run=dry_run, as_json=as_json)
+        _fork(fork_, set_ or [], name, dry_run=dry_run, verbose=verbose, as_json=as_json)
     elif configs:
         config = load([Path(file) for file in configs], set_ or [], seed=seed)
         preflight(config)
-        _start(config, name or config.run_name(), places, dry_run=dry_run, as_json=as_json, wait=wait)
+        name = name or config.run_name()
+        _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
     else:
         raise UsageError("no configuration to run", hint="e.g. `infuser run nano`; or --resume, --fork")
 
@@ -87,21 +90,24 @@ def resume(
     until: Until = "",
     only: Only = "",
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
     wait: Wait = False,
 ) -> None:
     """Resume a run after a crash, from its last completed stage."""
     places = {"again": again, "until": until, "only": only}
-    _resume(run, places, dry_run=dry_run, as_json=as_json, wait=wait)
+    _resume(run, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
 
 
-def _resume(run: str | None, places: dict[str, str], *, dry_run: bool, as_json: bool, wait: bool) -> None:
+def _resume(
+    run: str | None, places: dict[str, str], *, dry_run: bool, verbose: bool, as_json: bool, wait: bool
+) -> None:
     from infuser_core.config.overlays import validate
 
     root = settings.store_root()
     name = runs.find_run(root, run)
     config = validate(runs.read_config(root, name))
-    _start(config, name, places, dry_run=dry_run, as_json=as_json, wait=wait)
+    _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
 
 
 def _start(
@@ -110,6 +116,7 @@ def _start(
     places: dict[str, str],
     *,
     dry_run: bool = False,
+    verbose: bool = False,
     as_json: bool = False,
     wait: bool = False,
     record: Callable[[], None] | None = None,
@@ -126,7 +133,7 @@ def _start(
         from flows.plan import plan as plan_of
 
         plan_result = plan_of(load_history(root, name, config), name, request)
-        show(plan_result.to_json(), plan_result.text, as_json=as_json)
+        show(plan_result.to_json(), plan_result.text(verbose=verbose), as_json=as_json)
         return
     from flows.execute import execute
 
@@ -140,7 +147,7 @@ def _start(
         typer.echo(f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it")
 
 
-def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: bool) -> None:
+def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
     from infuser_core.planning.fork import make_fork, record_fork
@@ -152,7 +159,7 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: 
     fork = make_fork(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
     plan = plan_fork(fork)
     facts = {"run": fork.name, "forked_from": fork.origin, "at": fork.at, "recorded": not dry_run}
-    text = f"{fork.name}: shares {fork.origin} up to iteration {fork.at}\n{plan.text()}"
+    text = f"{fork.name}: shares {fork.origin} up to iteration {fork.at}\n{plan.text(verbose=verbose)}"
     show_plan = partial(show, {**plan.to_json(), **facts}, text, as_json=as_json)
     if dry_run:
         show_plan()

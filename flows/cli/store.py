@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, show
+from flows.cli.options import AsJson, Verbose, show
 from infuser_core import settings
-from infuser_core.errors import UsageError
+from infuser_core.errors import UsageError, quantity
 from infuser_core.store import runs
 from infuser_core.terminal import byte_progress
 
@@ -94,6 +94,7 @@ def gc(
     ] = "",
     unpin: Annotated[str, typer.Option(metavar="RUN@ITERATION", help="Remove a pin.")] = "",
     pins: Annotated[bool, typer.Option("--pins", help="List the pins.")] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """List what can be removed to free disk space.
@@ -115,7 +116,7 @@ def gc(
             apply_plan(root, garbage)
     else:
         garbage = plan_gc(root, rule)
-    show({**garbage.to_json(), "applied": apply}, garbage.text(applied=apply), as_json=as_json)
+    show({**garbage.to_json(), "applied": apply}, garbage.text(applied=apply, verbose=verbose), as_json=as_json)
 
 
 def _change_pins(pin: str, unpin: str, *, list_pins: bool, as_json: bool) -> None:
@@ -167,11 +168,12 @@ def export(
     name = repository.repo if repository else "."
     if questions:
         facts = export_questions(root, run, iteration=iteration, out=out, name=name)
-        text = f"{out}: {facts['questions']} questions"
+        text = f"{out}: {quantity(facts['questions'], 'question')}"
     else:
         facts = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
-        iterations, files = facts["iteration"], len(facts["files"])
-        text = f"{out}: checkpoint {facts['checkpoint_id']} after {iterations} iterations, {files} files"
+        after = f"{facts['checkpoint_id']} after {quantity(facts['iteration'], 'iteration')}"
+        files = sum(path.is_file() for path in out.rglob("*"))
+        text = f"{out}: checkpoint {after}, {quantity(files, 'file')}"
     pushed = {"pushed": hub.push_folder(out, repository, message=f"{run} after {iteration}")} if repository else {}
     show({**facts, **pushed}, "\n".join([text, *pushed.values()]), as_json=as_json)
 

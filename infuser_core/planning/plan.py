@@ -188,6 +188,8 @@ _DEPENDS = RunReason(kind="depends", text="depends on stages before it, which wo
 
 _LISTED = 8
 """Longest list of consecutive cached stages that is printed line by line; a longer one takes a single line."""
+_SHOWN = 12
+"""Longest list of stages that is printed whole."""
 _MAX_REASONS = 3
 
 
@@ -267,10 +269,12 @@ class RunPlan:
             "stages": [stage.to_json() for stage in self.stages],
         }
 
-    def text(self) -> str:
-        """The plan as text for a terminal."""
-        lines = [self._headline(), *_stage_lines(self.stages), *(f"note: {note}" for note in self.notes)]
-        return "\n".join(lines)
+    def text(self, *, verbose: bool = False) -> str:
+        """The plan as text for a terminal; if `verbose`, with every stage."""
+        lines = _stage_lines(self.stages)
+        if not verbose and len(lines) > _SHOWN:
+            lines = [*lines[:_SHOWN], f"  {quantity(len(lines) - _SHOWN, 'more line')}: --verbose"]
+        return "\n".join([self._headline(), *lines, *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> str:
         against = f"; compared with run {self.compared_with}" if self.compared_with else ""

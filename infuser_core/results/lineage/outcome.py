@@ -12,6 +12,7 @@ from infuser_core.store import runs
 from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows
+from infuser_core.terminal import format_duration
 
 _RESULTS = """with chosen as (select min(selected_iteration) as chosen from selections where run = $run),
     scored as (select distinct benchmark, iteration, chosen, accuracy, low, high, num_questions, num_samples, unverified
@@ -70,10 +71,11 @@ def describe_result(root: Path, name: str) -> str:
     """The run's outcome as a few lines for a terminal."""
     outcome = result(root, name)
     ran, cached = (sum(int(phase[state]) for phase in outcome["phases"].values()) for state in ("ran", "cached"))
-    lines = [
-        f"run {name}: {_or_dash(outcome['seconds'])} s, peak memory {_or_dash(outcome['peak_memory_mb'])} MB",
-        f"stages: {ran} ran, {cached} cached; selected iteration {_or_dash(outcome['selected_iteration'])}",
-    ]
+    seconds, selected = outcome["seconds"], outcome["selected_iteration"]
+    time = "not complete" if seconds is None else f"last start took {format_duration(seconds)}"
+    memory = f", peak memory {outcome['peak_memory_mb']} MB" if outcome["peak_memory_mb"] else ""
+    checkpoint = "no checkpoint yet" if selected is None else f"the checkpoint after {quantity(selected, 'iteration')}"
+    lines = [f"run {name}: {time}{memory}", f"stages: {ran} ran, {cached} cached; selected {checkpoint}"]
     lines += [
         f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
         f"[{score['low']:.3f}, {score['high']:.3f}] ({quantity(score['questions'], 'question')})"
@@ -124,7 +126,3 @@ def describe_keys(root: Path, name: str) -> str:
 
 def _share(part: int, total: int) -> str:
     return f"{part / total:.2f}" if total else "-"
-
-
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else str(value)

@@ -22,11 +22,11 @@ from infuser_core.terminal import Console, format_duration, ignore
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
-    """Position of a stage, such as `iteration 3 of 10`, counted from 0 like artifacts; empty outside the loop."""
+    """Position of a stage, such as `iteration 3 of 0-9`; empty outside the loop."""
     if iteration < 0 or not iterations:
         return ""
     if phase not in TESTS:
-        return f"iteration {iteration} of {iterations}"
+        return f"iteration {iteration} of 0-{iterations - 1}"
     return f"after {iteration} of {iterations}" if iteration else "anchor"
 
 
