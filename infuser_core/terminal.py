@@ -181,10 +181,10 @@ def table(rows: Sequence[Mapping[str, Any]], *, width: int = _CELL) -> str:
 def _format_cell(value: Any, width: int) -> str:
     if value is None or value == "" or value != value:
         return "-"
-    return cut(f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " ")), width)
+    return shorten(f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " ")), width)
 
 
-def cut(text: str, width: int = _CELL) -> str:
+def shorten(text: str, width: int = _CELL) -> str:
     """A text of at most `width` characters; a longer one ends with three dots."""
     return text if len(text) <= width else text[: width - 3] + "..."
 

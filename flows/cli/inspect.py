@@ -11,7 +11,7 @@ from infuser_core import settings
 from infuser_core.errors import UsageError, quantity
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import cut, num_visible_rows, printable, table
+from infuser_core.terminal import num_visible_rows, printable, shorten, table
 
 if TYPE_CHECKING:
     from infuser_core.results.lineage.progress import AttemptPart
@@ -30,7 +30,7 @@ def list_runs(as_json: AsJson = False) -> None:
         {
             "run": summary.run,
             "created": summary.created[:16].replace("T", " "),
-            "state": cut(summary.state),
+            "state": shorten(summary.state),
             "iterations": None if summary.iterations is None else f"{summary.iterations_done}/{summary.iterations}",
             "accuracy": _accuracy(summary.score),
             "size": None if summary.bytes is None else format_size(summary.bytes),
@@ -88,7 +88,7 @@ def status(
     earlier = [part for part in parts if part not in shown_parts]
     left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
     trend = progress.describe_trend(parts)
-    text = f"{name}: {state}\n{table(rows)}{left_out}{trend}{note_latest(root, run, 'status')}"
+    text = f"{name}: {state}\n{table(rows)}{trend}{left_out}{note_latest(root, run, 'status')}"
     show(facts, text, as_json=as_json)
 
 
@@ -138,7 +138,7 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
     root = settings.store_root()
     name = runs.find_run(root, run)
     facts = outcome.result(root, name) if as_json else None
-    show(facts, lambda: outcome.describe_result(root, name) + note_latest(root, run, "result"), as_json=as_json)
+    show(facts, lambda: f"{outcome.describe_result(root, name)}{note_latest(root, run, 'result')}", as_json=as_json)
 
 
 def show_artifact(
@@ -214,7 +214,7 @@ def why(
 
         write_page(html, to_html(story))
     if as_json or html is None:
-        show(story.to_json(), lambda: to_text(story) + latest, as_json=as_json)
+        show(story.to_json(), lambda: f"{to_text(story)}{latest}", as_json=as_json)
 
 
 def _show_graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
