@@ -147,7 +147,7 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def table(rows: Sequence[Mapping[str, Any]], *, width: int = _CELL) -> str:
+def format_rows(rows: Sequence[Mapping[str, Any]], *, width: int = _CELL) -> str:
     """Format rows as a text table, fitted to the terminal's window if there is one; long values are cut.
 
     The columns are the keys of the first row.

@@ -21,7 +21,7 @@ from infuser_core.results.report.queries import ReportRun, report_run, runs_sql,
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
-from infuser_core.terminal import table, to_json
+from infuser_core.terminal import format_rows, to_json
 
 Exam = tuple[str, str]
 """Phase (evaluate or validate) and benchmark label."""
@@ -240,7 +240,7 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
         return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
     without = ("auc_sd", "auc_low", "auc_high", "test_sd") if all(row["runs"] == 1 for row in rows) else ()
     short = [{name: _three_digits(row[name]) for name in row if name not in without} for row in rows]
-    return "\n\n".join([table(short), *_differences_text(gaps)])
+    return "\n\n".join([format_rows(short), *_differences_text(gaps)])
 
 
 def _three_digits(value: Any) -> Any:
@@ -259,7 +259,7 @@ def _differences_text(gaps: Sequence[Contrast]) -> list[str]:
             "verdict": gap.verdict if gap.seeds > 1 else "needs more seeds",
         }
         rows.setdefault(f"{gap.variant} minus {gap.against}, points", []).append(row)
-    tables = [f"{title}\n{table(pair)}" for title, pair in rows.items()]
+    tables = [f"{title}\n{format_rows(pair)}" for title, pair in rows.items()]
     return [*tables, "\n".join(wrap(INTERVALS, 100))] if gaps else []
 
 

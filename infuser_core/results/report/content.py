@@ -10,7 +10,7 @@ from typing import Any
 
 from infuser_core.results.lineage.story import printable
 from infuser_core.results.report.charts import Figure, Row
-from infuser_core.terminal import table as aligned
+from infuser_core.terminal import format_rows
 
 Query = Callable[[str], list[Row]]
 """Runs one SQL statement over the run's views and returns its rows."""
@@ -91,7 +91,7 @@ def _parts_in_width(table: ReportTable) -> list[str]:
             width = sizes[first]
         parts[-1].append(name)
         width += sizes[name]
-    return [aligned([{name: row[name] for name in names} for row in cells], width=_CELL) for names in parts]
+    return [format_rows([{name: row[name] for name in names} for row in cells], width=_CELL) for names in parts]
 
 
 def plain(value: object) -> str:
