@@ -11,13 +11,16 @@ from infuser_core.store.recipe import Record
 from infuser_core.store.views import Lens
 
 VALIDATION = FACTS[Phase.VALIDATE].curves[0].title
+_FIRST = (Phase.VALIDATE, Phase.ROLLOUT_QUESTIONS, Phase.SCORE_INFLUENCE, Phase.GENERATE_QUESTIONS)
+_ORDER = [curve.title for phase in _FIRST for curve in phase.facts.curves]
+"""Titles of the first charts; the others follow as they come."""
 _STEPS = ("entropy", "sampler_kl", "clip_fraction", "flat_share")
 """Columns of the optimizer steps that are drawn, as means over response tokens."""
 _UPDATES = f"""select run, iteration, role,
     {", ".join(f"sum({name} * num_tokens) / nullif(sum(num_tokens), 0) as {name}" for name in _STEPS)}
-    from updates group by all"""
+    from updates group by all order by run, iteration, role desc"""
 _COPIES = """select run, iteration, 1 - count(distinct text) / count(*) as value from questions
-    where phase = 'generate_questions' group by all"""
+    where phase = 'generate_questions' group by all order by run, iteration"""
 Point = tuple[float | None, float | None, float | None]
 """A value with the ends of its interval."""
 _NOTHING: Point = (None, None, None)
@@ -64,12 +67,11 @@ def charts(lens: Lens, names: Mapping[str, str]) -> list[Chart]:
     """Charts of these runs, whose lines have these labels; charts without points are left out."""
     units: dict[str, str] = {}
     drawn: dict[str, Lines] = {}
-    for title, unit, run, role, iteration, point in [*_from_records(lens, names), *_from_tables(lens)]:
+    for title, unit, run, role, iteration, point in [*_from_tables(lens), *_from_records(lens, names)]:
         units[title] = unit
         label = " ".join(part for part in (names[run] if len(names) > 1 else "", role) if part) or names[run]
         drawn.setdefault(title, {}).setdefault(label, {})[iteration] = point
-    order = {curve.title: place for place, curve in enumerate(c for phase in Phase for c in phase.facts.curves)}
-    titles = sorted(drawn, key=lambda title: (title != VALIDATION, order.get(title, len(order))))
+    titles = sorted(drawn, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
     marks = _marks(lens, drawn) if len(names) == 1 else {}
     return [
         Chart(title=title, unit=units[title], lines=drawn[title], **(marks if title == VALIDATION else {}))

@@ -31,9 +31,10 @@ _PACE = 5
 """Number of the latest iterations whose mean time gives the remaining time."""
 Curves = dict[str, Any]
 """Data of a chart, see `Chart.to_json`."""
-_TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
-    sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
-    group by phase order by seconds desc, phase"""
+_TIME = """select l.phase, count(*) as artifacts, sum(a.rows)::bigint as rows, sum(a.seconds) as seconds,
+    sum(a.seconds) / nullif(sum(sum(a.seconds)) over (), 0) as share
+    from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key
+    group by l.phase order by sum(a.seconds) desc, l.phase"""
 _EXAMPLES = """select q.question_id, q.text, q.choices, q.answer, s.score, s.status, s.solver_accuracy
     from questions q left join scores s on s.question_id = q.question_id where q.phase = 'generate_questions'
     qualify row_number() over (partition by q.text order by s.score desc nulls last, q.question_id) = 1
@@ -88,14 +89,15 @@ def run_progress(root: Path, name: str, state: str, config: Mapping[str, Any]) -
     ends = {entry.iteration: entry.at for entry in entries if entry.phase in LOOP and entry.state != "failed"}
     updates = [entry.iteration + 1 for entry in entries if entry.phase == Phase.UPDATE_SOLVER]
     done, latest = max(updates, default=0), [ends[each] for each in sorted(ends)][-_PACE - 1 :]
-    pace = (latest[-1] - latest[0]) / (len(latest) - 1) if len(latest) > 1 else None
-    attempt = runs.read_attempt(root, name) if state != "running" else {}
+    is_running = state == "running"
+    pace = (latest[-1] - latest[0]) / (len(latest) - 1) if is_running and len(latest) > 1 else None
+    attempt = {} if is_running else runs.read_attempt(root, name)
     return {
         "done": done,
         "total": total,
-        "stage": lease.current_stages(runs.runs_folder(root) / name).partition(",")[0] if state == "running" else "",
+        "stage": lease.current_stages(runs.runs_folder(root) / name).partition(",")[0] if is_running else "",
         "pace": pace,
-        "remaining": format_duration(pace * (total - done)) if pace and state == "running" and total > done else "",
+        "remaining": format_duration(pace * (total - done)) if pace and total > done else "",
         "took": format_duration(attempt["seconds"]) if "seconds" in attempt else "",
     }
 
