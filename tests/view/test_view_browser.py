@@ -101,7 +101,7 @@ def test_every_page_loads_itself_alone_and_fits(
 def test_from_a_rollout_to_the_page_of_its_textbook_in_three_clicks(tab: Watched, small_run: SmallRun):
     go(tab, "/sql?statement=select%20run,%20rollout_id%20from%20solver_answers%20limit%201")
     tab.click("td a[href*=why]")
-    tab.until("document.title.startsWith('Solver rollout') && !!document.querySelector('.sheet img')")
+    tab.until("document.body.innerText.includes('solver rollout') && !!document.querySelector('.sheet img')")
     assert tab.value("document.querySelector('.sheet img').naturalWidth") > 300
     assert tab.value("document.querySelectorAll('.sheet rect').length") > 0
 

@@ -67,10 +67,10 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
     @app.get("/compare")
     def compare(run: Annotated[list[str], Query()] = []) -> HTMLResponse:  # noqa: B006
         names = list(dict.fromkeys(runs.find_run(site.root, name) for name in run))
-        if len(names) < 2:
-            raise UsageError(f"{len(names)} runs are selected", hint="select two runs or more to compare them")
+        if len(run) < 2:
+            raise UsageError(f"{len(run)} runs are selected", hint="select two runs or more to compare them")
         with site.lens(names) as lens:
-            return site.page("compare.html", title=f"{len(names)} runs compared", **compared(site.root, lens, names))
+            return site.page("compare.html", title=f"{len(run)} runs compared", **compared(site.root, lens, names))
 
     @app.get("/runs/{name}")
     def one_run(name: str) -> HTMLResponse:
