@@ -46,15 +46,15 @@ class Chart:
     def to_json(self, since: int = -1) -> dict[str, Any]:
         """Columns for the page's script: iterations, and each line's values and intervals, from one iteration on."""
         iterations = sorted({x for line in self.lines.values() for x in line if x >= since})
-        columns = [list(zip(*(line.get(x, _NOTHING) for x in iterations), strict=True)) for line in self.lines.values()]
+        lines = [[line.get(x, _NOTHING) for x in iterations] for line in self.lines.values()]
         return {
             "title": self.title,
             "unit": self.unit,
             "anchor": self.anchor,
             "selected": self.selected,
             "labels": list(self.lines),
-            "columns": [iterations, *(values for values, _, _ in columns)],
-            "bands": [[low, high] for _, low, high in columns],
+            "columns": [iterations, *([value for value, _, _ in line] for line in lines)],
+            "bands": [[[low for _, low, _ in line], [high for _, _, high in line]] for line in lines],
         }
 
     @property

@@ -48,16 +48,13 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
     state = state_of(root, name)
     record = dict(runs.read_run_or_empty(root, name))
     drawn = charts(lens, {name: name})
-    control = control_of(root, name)
     return {
         **live_parts(root, name, state, record.get("config", {})),
+        **verdict_parts(root, name, lens),
         "facts": provenance(root, graph_of(lens.catalogue, name), record, state),
         "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "differing": without_defaults(record.get("config", {})),
         "results": results(lens.query, name),
-        "gains": gains(lens, name),
-        "control": control,
-        "control_gains": _gains_of(root, control) if control else [],
         "charts": [chart.to_json() for chart in drawn],
         "warnings": [],
         "phases": lens.query(_TIME),
@@ -65,9 +62,14 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
     }
 
 
-def _gains_of(root: Path, name: str) -> list[Any]:
-    with closing(Lens(Store(root), runs=[name])) as lens:
-        return gains(lens, name)
+def verdict_parts(root: Path, name: str, lens: Lens) -> dict[str, Any]:
+    """Template variables of the verdict: the gains of a run and of its control."""
+    control = control_of(root, name)
+    parts = {"name": name, "gains": gains(lens, name), "control": control, "control_gains": []}
+    if control:
+        with closing(Lens(Store(root), runs=[control])) as other:
+            parts["control_gains"] = gains(other, control)
+    return parts
 
 
 def live_parts(root: Path, name: str, state: str, config: Mapping[str, Any]) -> dict[str, Any]:

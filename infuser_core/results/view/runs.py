@@ -15,7 +15,7 @@ from infuser_core.results.lineage.pages import folds
 from infuser_core.results.report.queries import differing, report_run
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.compare import compared, setting_label
-from infuser_core.results.view.run import examples, live_parts, run_page
+from infuser_core.results.view.run import examples, live_parts, run_page, verdict_parts
 from infuser_core.results.view.site import ViewSite
 from infuser_core.schemas import MEANINGS
 from infuser_core.store import runs
@@ -83,10 +83,13 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
         """New points of the charts from the iteration `since` on, and the parts of the page that change."""
         name = runs.find_run(site.root, name)
         state = state_of(site.root, name)
-        run = live_parts(site.root, name, state, runs.read_config(site.root, name))
-        with site.lens([name]) as lens:
-            drawn = [chart.to_json(since) for chart in charts(lens, {name: name})]
-        parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "parts")}
+        config = runs.read_config(site.root, name)
+        run = live_parts(site.root, name, state, config)
+        recent = {-1, *range(max(0, since), run["progress"]["total"] + 1)} if since >= 0 else None
+        with site.lens([name]) as lens, site.lens([name], iterations=recent) as recent_lens:
+            drawn = [chart.to_json(since) for chart in charts(recent_lens, {name: name})]
+            run |= verdict_parts(site.root, name, lens)
+        parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "verdict", "parts")}
         return {"state": state, "parts": parts, "charts": null_nonfinite(drawn)}
 
     @app.get("/runs/{name}/lineage")
