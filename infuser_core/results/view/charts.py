@@ -57,31 +57,26 @@ class Chart:
             "bands": [[[low for _, low, _ in line], [high for _, _, high in line]] for line in lines],
         }
 
-    @property
-    def newest(self) -> dict[str, float | None]:
-        """The newest value of each line."""
-        return {label: line[max(line)][0] for label, line in self.lines.items()}
-
 
 def charts(lens: Lens, names: Mapping[str, str]) -> list[Chart]:
     """Charts of these runs, whose lines have these labels; charts without points are left out."""
     units: dict[str, str] = {}
-    drawn: dict[str, Lines] = {}
+    lines: dict[str, Lines] = {}
     for title, unit, run, role, iteration, point in [*_from_tables(lens), *_from_records(lens, names)]:
         units[title] = unit
         label = " ".join(part for part in (names[run] if len(names) > 1 else "", role) if part) or names[run]
-        drawn.setdefault(title, {}).setdefault(label, {})[iteration] = point
-    titles = sorted(drawn, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
-    marks = _marks(lens, drawn) if len(names) == 1 else {}
+        lines.setdefault(title, {}).setdefault(label, {})[iteration] = point
+    titles = sorted(lines, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
+    marks = _marks(lens, lines) if len(names) == 1 else {}
     return [
-        Chart(title=title, unit=units[title], lines=drawn[title], **(marks if title == VALIDATION else {}))
+        Chart(title=title, unit=units[title], lines=lines[title], **(marks if title == VALIDATION else {}))
         for title in titles
     ]
 
 
-def _marks(lens: Lens, drawn: Mapping[str, Lines]) -> dict[str, Any]:
+def _marks(lens: Lens, lines: Mapping[str, Lines]) -> dict[str, Any]:
     """The anchor's accuracy and the iteration of the selected checkpoint, for the chart of validation."""
-    line = next(iter(drawn.get(VALIDATION, {}).values()), {})
+    line = next(iter(lines.get(VALIDATION, {}).values()), {})
     rows = lens.query("select selected_iteration from selections limit 1")
     return {"anchor": line.get(0, _NOTHING)[0], "selected": rows[0]["selected_iteration"] if rows else None}
 
@@ -130,20 +125,20 @@ def capitalize(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def average(drawn: Sequence[Chart], variants: Mapping[str, str]) -> list[Chart]:
+def average(separate: Sequence[Chart], variants: Mapping[str, str]) -> list[Chart]:
     """Replace the lines of runs of a variant by their mean, with a band from the lowest to the highest.
 
     `variants` are names of variants by label of the run, with which the labels of its lines begin.
     """
     joined = []
-    for chart in drawn:
+    for chart in separate:
         groups: dict[str, dict[int, list[float]]] = {}
         for label, line in chart.lines.items():
             run = max((each for each in variants if label.startswith(each)), key=len)
             group = groups.setdefault(variants[run] + label.removeprefix(run), {})
             for x, (value, _, _) in line.items():
                 group.setdefault(x, []).extend([] if value is None else [value])
-        lines = {
+        lines: Lines = {
             label: {x: (fmean(values), min(values), max(values)) for x, values in group.items() if values}
             for label, group in groups.items()
         }

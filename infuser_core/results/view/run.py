@@ -47,7 +47,6 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
     """Template variables of a run's page."""
     state = state_of(root, name)
     record = dict(runs.read_run_or_empty(root, name))
-    drawn = charts(lens, {name: name})
     return {
         **live_parts(root, name, state, record.get("config", {})),
         **verdict_parts(root, name, lens),
@@ -55,7 +54,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "differing": without_defaults(record.get("config", {})),
         "results": results(lens.query, name),
-        "charts": [chart.to_json() for chart in drawn],
+        "charts": curves(lens, [name]),
         "warnings": [],
         "phases": lens.query(_TIME),
         "examples": examples(root, name),

@@ -87,10 +87,10 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
         run = live_parts(site.root, name, state, config)
         recent = {-1, *range(max(0, since), run["progress"]["total"] + 1)} if since >= 0 else None
         with site.lens([name]) as lens, site.lens([name], iterations=recent) as recent_lens:
-            drawn = [chart.to_json(since) for chart in charts(recent_lens, {name: name})]
+            points = [chart.to_json(since) for chart in charts(recent_lens, {name: name})]
             run |= verdict_parts(site.root, name, lens)
         parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "verdict", "parts")}
-        return {"state": state, "parts": parts, "charts": null_nonfinite(drawn)}
+        return {"state": state, "parts": parts, "charts": null_nonfinite(points)}
 
     @app.get("/runs/{name}/lineage")
     def lineage(name: str) -> HTMLResponse:
@@ -131,12 +131,12 @@ def _accuracies(catalogue: Catalogue, name: str) -> dict[str, Any]:
         # The list of runs names the damage.
         entries = []
     curve = {i: each.summary["accuracy"] for i, each in entries if each.phase == Phase.VALIDATE}
-    chosen = next((each.summary.get("selected_iteration") for _, each in entries if each.phase == Phase.SELECT), None)
-    last = chosen if chosen is not None else max(curve, default=None)
+    selected = next((each.summary.get("selected_iteration") for _, each in entries if each.phase == Phase.SELECT), None)
+    last = selected if selected is not None else max(curve, default=None)
     benchmarks = {
         each.summary.get("benchmark", each.label): each.summary.get("accuracy")
         for i, each in entries
-        if each.phase == Phase.EVALUATE and i == chosen
+        if each.phase == Phase.EVALUATE and i == selected
     }
     return {
         "curve": dict(sorted(curve.items())),
