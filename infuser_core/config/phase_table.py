@@ -139,7 +139,7 @@ class Phase(StrEnum):
         reads=(WEIGHTS,),
         responses="answers to generated questions",
         curves=(
-            Curve(title="Reward: right answers to the questions", value="accuracy"),
+            Curve(title="Right answers (reward)", value="accuracy"),
             Curve(title="Questions with a right key", value="key_accuracy", low="key_low", high="key_high"),
             Curve(title="Length of the answers", value="tokens", over="rollouts", unit="tokens"),
         ),

@@ -101,13 +101,13 @@ def stale_reasons(graph: Graph) -> dict[str, str]:
         newest[record.phase] = max(record.version, newest.get(record.phase, 0))
     reasons: dict[str, str] = {}
     for key, record in graph.records.items():
-        known = graph.inputs(key)
-        lacking = [name for name in record.inputs if name not in known]
-        behind = [name for name, source in known.items() if source in reasons]
+        sources = graph.inputs(key)
+        lacking = [name for name in record.inputs if name not in sources]
+        stale = [name for name, source in sources.items() if source in reasons]
         if lacking:
             reasons[key] = f"its input {lacking[0]} is no longer in the store"
         elif record.version < newest[record.phase]:
             reasons[key] = f"version {record.version} of the phase made it, and version {newest[record.phase]} is newer"
-        elif behind:
-            reasons[key] = f"its input {behind[0]} is stale"
+        elif stale:
+            reasons[key] = f"its input {stale[0]} is stale"
     return reasons

@@ -28,7 +28,7 @@ def percent(share: float | None) -> str:
 
 def signed(value: float | None) -> str:
     """A number with its sign and three decimals, for influence and differences."""
-    return DASH if value is None else f"{value:+.3f}" if abs(value) >= 0.0005 else f"{value:+.1e}" if value else "0"
+    return DASH if value is None else f"{value:+.3f}" if abs(value) >= 0.0005 else f"{value:+.1g}" if value else "0"
 
 
 def points(difference: float) -> str:

@@ -9,6 +9,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.evaluation.anchors import anchor_notes
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report import charts, comparison
 from infuser_core.results.report.comparison import Contrast
 from infuser_core.results.report.content import (
@@ -43,6 +44,7 @@ class Trial:
     gains: Sequence[Gain]
     """Of the run, validation first; empty before the first validation."""
     control_gains: Sequence[Gain]
+    warnings: Sequence[str]
 
     @property
     def run(self) -> ReportRun:
@@ -63,6 +65,7 @@ def report(
         runs=runs,
         gains=gains(run_lens, name),
         control_gains=gains(lens, runs[1].run) if len(runs) > 1 else [],
+        warnings=[str(warning) for warning in run_warnings(run_lens, name)],
     )
     latest = examples(root, name)
     first = [examples(root, name, 0)] if latest.get("iteration") else []
@@ -235,8 +238,8 @@ def _sample_rows(sample: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def limits(query: Query, trial: Trial) -> ReportSection:
-    """Section on what the numbers do not show: notes on the model, dev gradients of 0, and the choice of checkpoint."""
-    lines = [text(note) for note in anchor_notes(trial.config.anchor)]
+    """Section on what the numbers do not show: warnings, notes on the model, dev gradients of 0, choice of checkpoint."""
+    lines = [*map(text, trial.warnings), *map(text, anchor_notes(trial.config.anchor))]
     zeros = query(
         f"SELECT iteration FROM gradients WHERE run = {literal(trial.run.run)} AND norm = 0 ORDER BY iteration"
     )

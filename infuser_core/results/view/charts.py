@@ -11,13 +11,16 @@ from infuser_core.store.recipe import Record
 from infuser_core.store.views import Lens
 
 VALIDATION = FACTS[Phase.VALIDATE].curves[0].title
+_FIRST = (Phase.VALIDATE, Phase.ROLLOUT_QUESTIONS, Phase.SCORE_INFLUENCE, Phase.GENERATE_QUESTIONS)
+_ORDER = [curve.title for phase in _FIRST for curve in phase.facts.curves]
+"""Titles of the first charts; the others follow as they come."""
 _STEPS = ("entropy", "sampler_kl", "clip_fraction", "flat_share")
 """Columns of the optimizer steps that are drawn, as means over response tokens."""
 _UPDATES = f"""select run, iteration, role,
     {", ".join(f"sum({name} * num_tokens) / nullif(sum(num_tokens), 0) as {name}" for name in _STEPS)}
-    from updates group by all"""
+    from updates group by all order by run, iteration, role desc"""
 _COPIES = """select run, iteration, 1 - count(distinct text) / count(*) as value from questions
-    where phase = 'generate_questions' group by all"""
+    where phase = 'generate_questions' group by all order by run, iteration"""
 Point = tuple[float | None, float | None, float | None]
 """A value with the ends of its interval."""
 _NOTHING: Point = (None, None, None)
@@ -43,43 +46,37 @@ class Chart:
     def to_json(self, since: int = -1) -> dict[str, Any]:
         """Columns for the page's script: iterations, and each line's values and intervals, from one iteration on."""
         iterations = sorted({x for line in self.lines.values() for x in line if x >= since})
-        columns = [list(zip(*(line.get(x, _NOTHING) for x in iterations), strict=True)) for line in self.lines.values()]
+        lines = [[line.get(x, _NOTHING) for x in iterations] for line in self.lines.values()]
         return {
             "title": self.title,
             "unit": self.unit,
             "anchor": self.anchor,
             "selected": self.selected,
             "labels": list(self.lines),
-            "columns": [iterations, *(values for values, _, _ in columns)],
-            "bands": [[low, high] for _, low, high in columns],
+            "columns": [iterations, *([value for value, _, _ in line] for line in lines)],
+            "bands": [[[low for _, low, _ in line], [high for _, _, high in line]] for line in lines],
         }
-
-    @property
-    def newest(self) -> dict[str, float | None]:
-        """The newest value of each line."""
-        return {label: line[max(line)][0] for label, line in self.lines.items()}
 
 
 def charts(lens: Lens, names: Mapping[str, str]) -> list[Chart]:
     """Charts of these runs, whose lines have these labels; charts without points are left out."""
     units: dict[str, str] = {}
-    drawn: dict[str, Lines] = {}
-    for title, unit, run, role, iteration, point in [*_from_records(lens, names), *_from_tables(lens)]:
+    lines: dict[str, Lines] = {}
+    for title, unit, run, role, iteration, point in [*_from_tables(lens), *_from_records(lens, names)]:
         units[title] = unit
         label = " ".join(part for part in (names[run] if len(names) > 1 else "", role) if part) or names[run]
-        drawn.setdefault(title, {}).setdefault(label, {})[iteration] = point
-    order = {curve.title: place for place, curve in enumerate(c for phase in Phase for c in phase.facts.curves)}
-    titles = sorted(drawn, key=lambda title: (title != VALIDATION, order.get(title, len(order))))
-    marks = _marks(lens, drawn) if len(names) == 1 else {}
+        lines.setdefault(title, {}).setdefault(label, {})[iteration] = point
+    titles = sorted(lines, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
+    marks = _marks(lens, lines) if len(names) == 1 else {}
     return [
-        Chart(title=title, unit=units[title], lines=drawn[title], **(marks if title == VALIDATION else {}))
+        Chart(title=title, unit=units[title], lines=lines[title], **(marks if title == VALIDATION else {}))
         for title in titles
     ]
 
 
-def _marks(lens: Lens, drawn: Mapping[str, Lines]) -> dict[str, Any]:
+def _marks(lens: Lens, lines: Mapping[str, Lines]) -> dict[str, Any]:
     """The anchor's accuracy and the iteration of the selected checkpoint, for the chart of validation."""
-    line = next(iter(drawn.get(VALIDATION, {}).values()), {})
+    line = next(iter(lines.get(VALIDATION, {}).values()), {})
     rows = lens.query("select selected_iteration from selections limit 1")
     return {"anchor": line.get(0, _NOTHING)[0], "selected": rows[0]["selected_iteration"] if rows else None}
 
@@ -128,20 +125,20 @@ def capitalize(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def average(drawn: Sequence[Chart], variants: Mapping[str, str]) -> list[Chart]:
+def average(separate: Sequence[Chart], variants: Mapping[str, str]) -> list[Chart]:
     """Replace the lines of runs of a variant by their mean, with a band from the lowest to the highest.
 
     `variants` are names of variants by label of the run, with which the labels of its lines begin.
     """
     joined = []
-    for chart in drawn:
+    for chart in separate:
         groups: dict[str, dict[int, list[float]]] = {}
         for label, line in chart.lines.items():
             run = max((each for each in variants if label.startswith(each)), key=len)
             group = groups.setdefault(variants[run] + label.removeprefix(run), {})
             for x, (value, _, _) in line.items():
                 group.setdefault(x, []).extend([] if value is None else [value])
-        lines = {
+        lines: Lines = {
             label: {x: (fmean(values), min(values), max(values)) for x, values in group.items() if values}
             for label, group in groups.items()
         }

@@ -26,9 +26,9 @@ def compared(root: Path, lens: Lens, names: Sequence[str]) -> dict[str, Any]:
     variants = {one.run: _label(one, leaves) for one in members}
     labels = _run_labels(members, variants)
     comparison = read_comparison(lens.query, [_renamed(one, variants[one.run]) for one in members])
-    drawn = charts(lens, labels)
+    curves = charts(lens, labels)
     if len(set(variants.values())) < len(names):
-        drawn = average(drawn, {labels[name]: variants[name] for name in names})
+        curves = average(curves, {labels[name]: variants[name] for name in names})
     last = {name: examples(root, name).get("iteration") for name in names}
     common = min((number for number in last.values() if number is not None), default=None)
     return {
@@ -39,7 +39,7 @@ def compared(root: Path, lens: Lens, names: Sequence[str]) -> dict[str, Any]:
         ),
         "settings": {leaf: [short(one.leaves.get(leaf)) for one in members] for leaf in leaves},
         "results": _results(comparison, next(iter(variants.values()))),
-        "charts": [chart.to_json() for chart in drawn],
+        "charts": [chart.to_json() for chart in curves],
         "iteration": common,
         "examples": {labels[name]: (name, examples(root, name, common)) for name in names[:_MOST_COLUMNS]}
         if common is not None

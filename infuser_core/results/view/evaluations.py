@@ -55,6 +55,14 @@ _SHARES = f"""with shares as (
             select question_id, text from asked_questions where {_ASKED} union all
             select question_id, text from reference_questions) group by question_id)
     select f.question_id, t.text, f.domain, f.cells from moved f"""
+_TOTALS = """with shares as (
+        select question_id, iteration, sum(num_correct) / nullif(sum(num_samples), 0) as share
+        from question_scores where benchmark = $benchmark group by question_id, iteration),
+    moved as (select arg_min(share, iteration) as first, arg_max(share, iteration) as last from shares
+        group by question_id)
+    select map_from_entries(list((iteration, accuracy))) as accuracies,
+        (select count(*) from moved where last > first) as won, (select count(*) from moved where last < first) as lost
+    from (select iteration, avg(share) as accuracy from shares group by iteration)"""
 _VERDICTS = f"""with samples as (
         select question_id, sample_index, min((verdict = 'correct')::int) as low,
             max((verdict = 'correct')::int) as high, avg((verdict = 'correct')::int) as share
@@ -135,16 +143,18 @@ def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) ->
     label = benchmark if benchmark in names else (names[0] if names else "")
     if not label:
         nothing = Listing(rows=[], total=0, page=1)
-        return {"benchmarks": [], "benchmark": "", "checkpoints": [], "listing": nothing}
+        return {"benchmarks": [], "benchmark": "", "checkpoints": [], "listing": nothing, "totals": {}}
     iterations = lens.query(
         "select distinct iteration as n from question_scores where benchmark = ? order by 1", [label]
     )
     checkpoints = _spread([row["n"] for row in iterations])
     questions = _matching(lens, _SHARES, CHANGES.get(change, "true"), label, search, page)
     rows = [{**row, "cells": [row["cells"].get(each) for each in checkpoints]} for row in questions.rows]
+    (totals,) = lens.query(_TOTALS, {"benchmark": label})
     return {
         "benchmarks": names,
         "benchmark": label,
+        "totals": {**totals, "accuracies": [totals["accuracies"].get(each) for each in checkpoints]},
         "checkpoints": checkpoints,
         "listing": replace(questions, rows=rows),
     }

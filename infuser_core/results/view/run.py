@@ -13,8 +13,8 @@ from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.outcome import results
+from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report.queries import flat
-from infuser_core.results.view.charts import charts
 from infuser_core.results.view.verdict import control_of, gains
 from infuser_core.store import lease, runs
 from infuser_core.store.journal import Journal
@@ -29,9 +29,10 @@ EXAMPLES = 3
 """Number of best questions, of worst questions and of malformed texts on the page."""
 _PACE = 5
 """Number of the latest iterations whose mean time gives the remaining time."""
-_TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
-    sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
-    group by phase order by seconds desc, phase"""
+_TIME = """select l.phase, count(*) as artifacts, sum(a.rows)::bigint as rows, sum(a.seconds) as seconds,
+    sum(a.seconds) / nullif(sum(sum(a.seconds)) over (), 0) as share
+    from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key
+    group by l.phase order by sum(a.seconds) desc, l.phase"""
 _EXAMPLES = """select q.question_id, q.text, q.choices, q.answer, s.score, s.status, s.solver_accuracy
     from questions q left join scores s on s.question_id = q.question_id where q.phase = 'generate_questions'
     qualify row_number() over (partition by q.text order by s.score desc nulls last, q.question_id) = 1
@@ -44,27 +45,28 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
     """Template variables of a run's page."""
     state = state_of(root, name)
     record = dict(runs.read_run_or_empty(root, name))
-    drawn = charts(lens, {name: name})
-    control = control_of(root, name)
     return {
         **live_parts(root, name, state, record.get("config", {})),
+        **verdict_parts(root, name, lens),
         "facts": provenance(root, graph_of(lens.catalogue, name), record, state),
         "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "differing": without_defaults(record.get("config", {})),
         "results": results(lens.query, name),
-        "gains": gains(lens, name),
-        "control": control,
-        "control_gains": _gains_of(root, control) if control else [],
-        "charts": [chart.to_json() for chart in drawn],
-        "warnings": [],
+        "charts": curves(lens, [name]),
+        "warnings": run_warnings(lens, name),
         "phases": lens.query(_TIME),
         "examples": examples(root, name),
     }
 
 
-def _gains_of(root: Path, name: str) -> list[Any]:
-    with closing(Lens(Store(root), runs=[name])) as lens:
-        return gains(lens, name)
+def verdict_parts(root: Path, name: str, lens: Lens) -> dict[str, Any]:
+    """Template variables of the verdict: the gains of a run and of its control."""
+    control = control_of(root, name)
+    parts = {"name": name, "gains": gains(lens, name), "control": control, "control_gains": []}
+    if control:
+        with closing(Lens(Store(root), runs=[control])) as other:
+            parts["control_gains"] = gains(other, control)
+    return parts
 
 
 def live_parts(root: Path, name: str, state: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,14 +88,15 @@ def run_progress(root: Path, name: str, state: str, config: Mapping[str, Any]) -
     ends = {entry.iteration: entry.at for entry in entries if entry.phase in LOOP and entry.state != "failed"}
     updates = [entry.iteration + 1 for entry in entries if entry.phase == Phase.UPDATE_SOLVER]
     done, latest = max(updates, default=0), [ends[each] for each in sorted(ends)][-_PACE - 1 :]
-    pace = (latest[-1] - latest[0]) / (len(latest) - 1) if len(latest) > 1 else None
-    attempt = runs.read_attempt(root, name) if state != "running" else {}
+    is_running = state == "running"
+    pace = (latest[-1] - latest[0]) / (len(latest) - 1) if is_running and len(latest) > 1 else None
+    attempt = {} if is_running else runs.read_attempt(root, name)
     return {
         "done": done,
         "total": total,
-        "stage": lease.current_stages(runs.runs_folder(root) / name).partition(",")[0] if state == "running" else "",
+        "stage": lease.current_stages(runs.runs_folder(root) / name).partition(",")[0] if is_running else "",
         "pace": pace,
-        "remaining": format_duration(pace * (total - done)) if pace and state == "running" and total > done else "",
+        "remaining": format_duration(pace * (total - done)) if pace and total > done else "",
         "took": format_duration(attempt["seconds"]) if "seconds" in attempt else "",
     }
 

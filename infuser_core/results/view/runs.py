@@ -15,7 +15,7 @@ from infuser_core.results.lineage.pages import folds
 from infuser_core.results.report.queries import differing, report_run
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.compare import compared, setting_label
-from infuser_core.results.view.run import examples, live_parts, run_page
+from infuser_core.results.view.run import examples, live_parts, run_page, verdict_parts
 from infuser_core.results.view.site import ViewSite
 from infuser_core.schemas import MEANINGS
 from infuser_core.store import runs
@@ -67,10 +67,10 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
     @app.get("/compare")
     def compare(run: Annotated[list[str], Query()] = []) -> HTMLResponse:  # noqa: B006
         names = list(dict.fromkeys(runs.find_run(site.root, name) for name in run))
-        if len(names) < 2:
-            raise UsageError(f"{len(names)} runs are selected", hint="select two runs or more to compare them")
+        if len(run) < 2:
+            raise UsageError(f"{len(run)} runs are selected", hint="select two runs or more to compare them")
         with site.lens(names) as lens:
-            return site.page("compare.html", title=f"{len(names)} runs compared", **compared(site.root, lens, names))
+            return site.page("compare.html", title=f"{len(run)} runs compared", **compared(site.root, lens, names))
 
     @app.get("/runs/{name}")
     def one_run(name: str) -> HTMLResponse:
@@ -83,11 +83,14 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
         """New points of the charts from the iteration `since` on, and the parts of the page that change."""
         name = runs.find_run(site.root, name)
         state = state_of(site.root, name)
-        run = live_parts(site.root, name, state, runs.read_config(site.root, name))
-        with site.lens([name]) as lens:
-            drawn = [chart.to_json(since) for chart in charts(lens, {name: name})]
-        parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "parts")}
-        return {"state": state, "parts": parts, "charts": null_nonfinite(drawn)}
+        config = runs.read_config(site.root, name)
+        run = live_parts(site.root, name, state, config)
+        recent = {-1, *range(max(0, since), run["progress"]["total"] + 1)} if since >= 0 else None
+        with site.lens([name]) as lens, site.lens([name], iterations=recent) as recent_lens:
+            points = [chart.to_json(since) for chart in charts(recent_lens, {name: name})]
+            run |= verdict_parts(site.root, name, lens)
+        parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "verdict", "parts")}
+        return {"state": state, "parts": parts, "charts": null_nonfinite(points)}
 
     @app.get("/runs/{name}/lineage")
     def lineage(name: str) -> HTMLResponse:
@@ -128,12 +131,12 @@ def _accuracies(catalogue: Catalogue, name: str) -> dict[str, Any]:
         # The list of runs names the damage.
         entries = []
     curve = {i: each.summary["accuracy"] for i, each in entries if each.phase == Phase.VALIDATE}
-    chosen = next((each.summary.get("selected_iteration") for _, each in entries if each.phase == Phase.SELECT), None)
-    last = chosen if chosen is not None else max(curve, default=None)
+    selected = next((each.summary.get("selected_iteration") for _, each in entries if each.phase == Phase.SELECT), None)
+    last = selected if selected is not None else max(curve, default=None)
     benchmarks = {
         each.summary.get("benchmark", each.label): each.summary.get("accuracy")
         for i, each in entries
-        if each.phase == Phase.EVALUATE and i == chosen
+        if each.phase == Phase.EVALUATE and i == selected
     }
     return {
         "curve": dict(sorted(curve.items())),

@@ -44,7 +44,7 @@ function marks(chart) {
       const y = plot.valToPos(chart.anchor, "y", true);
       ctx.setLineDash([6, 6]);
       ctx.beginPath(); ctx.moveTo(bbox.left, y); ctx.lineTo(bbox.left + bbox.width, y); ctx.stroke();
-      ctx.textAlign = "right";
+      ctx.textAlign = "right"; ctx.textBaseline = "bottom";
       ctx.fillText(`anchor ${worth(chart.anchor, chart.unit)}`, bbox.left + bbox.width - 4, y - 5 * devicePixelRatio);
     }
     const at = chart.selected == null ? -1 : chart.columns[0].indexOf(chart.selected);
