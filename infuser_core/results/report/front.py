@@ -238,7 +238,7 @@ def _sample_rows(sample: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def limits(query: Query, trial: Trial) -> ReportSection:
-    """Section on what the numbers do not show: warnings, notes on the model, dev gradients of 0, choice of checkpoint."""
+    """Section on what the numbers do not show: warnings, notes on the model, dev gradients of 0, selection."""
     lines = [*map(text, trial.warnings), *map(text, anchor_notes(trial.config.anchor))]
     zeros = query(
         f"SELECT iteration FROM gradients WHERE run = {literal(trial.run.run)} AND norm = 0 ORDER BY iteration"

@@ -15,6 +15,7 @@ from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.outcome import results
 from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report.queries import flat
+from infuser_core.results.view.charts import charts
 from infuser_core.results.view.verdict import control_of, gains
 from infuser_core.store import lease, runs
 from infuser_core.store.journal import Journal
@@ -52,7 +53,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "differing": without_defaults(record.get("config", {})),
         "results": results(lens.query, name),
-        "charts": curves(lens, [name]),
+        "charts": [chart.to_json() for chart in charts(lens, {name: name})],
         "warnings": run_warnings(lens, name),
         "phases": lens.query(_TIME),
         "examples": examples(root, name),
