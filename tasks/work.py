@@ -40,29 +40,24 @@ class Work:
     """Bytes of the artifact's large files, compared with the free space before the stage runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageResult:
-    """Artifact of a stage, and whether it was reused."""
+def execute(run: Execution, work: Work) -> tuple[ArtifactRef, bool]:
+    """Execute a stage: reuse its artifact, or produce and commit it. Returns the artifact and whether it was reused.
 
-    ref: ArtifactRef
-    cached: bool
-
-
-def execute(run: Execution, work: Work) -> StageResult:
-    """Execute a stage: reuse its artifact, or produce and commit it. Failures are journalled and re-raised."""
+    Failures are journalled and re-raised.
+    """
     started, recipe = time.monotonic(), work.recipe
     ref = run.store.find(recipe)
-    result = StageResult(ref=ref, cached=True) if ref else _produce(run, work, started)
-    if result.cached:
-        note_cached(run, recipe, result.ref, seconds=time.monotonic() - started)
+    ref, is_cached = (ref, True) if ref else _produce(run, work, started)
+    if is_cached:
+        note_cached(run, recipe, ref, seconds=time.monotonic() - started)
     elif work.role:
         # Spares the next phase from loading the checkpoint.
-        run.pool.adopt(run.checkpoint(result.ref, work.role))
-    run.control.salts.carry(result.ref, recipe)
-    return result
+        run.pool.adopt(run.checkpoint(ref, work.role))
+    run.control.salts.carry(ref, recipe)
+    return ref, is_cached
 
 
-def _produce(run: Execution, work: Work, started: float) -> StageResult:
+def _produce(run: Execution, work: Work, started: float) -> tuple[ArtifactRef, bool]:
     """Produce and commit the artifact, unless another process commits it first."""
     recipe = work.recipe
 
@@ -74,7 +69,7 @@ def _produce(run: Execution, work: Work, started: float) -> StageResult:
         with run.store.exclusive(recipe):
             ref = run.store.find(recipe)
             if ref is not None:
-                return StageResult(ref=ref, cached=True)
+                return ref, True
             with StageInterrupts(run, recipe.phase, record=record, limit=phase_seconds(recipe.phase)) as interrupts:
                 needed, free = work.needs(), disk_usage(run.store.root).free
                 if needed > free:
@@ -103,7 +98,7 @@ def _produce(run: Execution, work: Work, started: float) -> StageResult:
             ) from error
         message = f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}"
         raise StageError(message, hint=hint) from error
-    return StageResult(ref=ref, cached=False)
+    return ref, False
 
 
 def _commit(
