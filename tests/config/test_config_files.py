@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from places import ROOT
+from places import CONFIGS, ROOT
 
 from infuser_core.config.overlays import load
 
-CONFIGS = ROOT / "configs"
 FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml"))
 DEPLOYMENTS = ["prefect.yaml"]
 BASES = [name for name in FILES if "/" not in name and name not in DEPLOYMENTS]
