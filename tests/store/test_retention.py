@@ -1,4 +1,4 @@
-"""Retention while a run goes on: the disk stays under a bound, and whatever was removed can be computed again."""
+"""Retention during a run: the disk has a bound, and removed files can be computed again."""
 
 from pathlib import Path
 
