@@ -25,7 +25,8 @@ def load(
 ) -> RunConfig:
     """Load a configuration from YAML files, or shipped ones by name, merged left to right, then `key=value` overrides.
 
-    `read` reads one file; a sweep passes one that remembers the files that its runs share. Raises ConfigError naming the key, the value and the remedy.
+    `read` reads one file; a sweep passes one that remembers the files that its runs share.
+    Raises ConfigError naming the key, the value and the remedy.
     """
     merged: dict[str, Any] = {}
     for path in files:
