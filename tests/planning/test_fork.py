@@ -166,11 +166,11 @@ def test_a_variant_changes_every_part_of_a_forks_settings_and_keeps_the_rest(roo
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("store")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recorded = tmp_path_factory.mktemp("store")
     config = load([ROOT / "configs" / "nano-basic.yaml"], ["cotrain.iterations=3"])
-    runs.create_run(root, "base", config.model_dump(mode="json"))
-    return root
+    runs.create_run(recorded, "base", config.model_dump(mode="json"))
+    return recorded
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "engine.sampler=fake",
     ],
 )
-def test_what_was_settled_before_the_loop_cannot_change_in_it(root: Path, change: str):
+def test_what_was_settled_before_the_loop_cannot_change_in_it(recorded: Path, change: str):
     key = change.split("=")[0]
     with pytest.raises(ConfigError, match=f"{key} cannot change at iteration 1: ") as caught:
-        make_fork(root, "base", at=1, changes=[change])
+        make_fork(recorded, "base", at=1, changes=[change])
     assert "infuser run" in caught.value.hint
 
 
@@ -205,9 +205,9 @@ def test_what_was_settled_before_the_loop_cannot_change_in_it(root: Path, change
         "seed=1",
     ],
 )
-def test_what_an_iteration_reads_can(root: Path, change: str):
-    assert make_fork(root, "base", at=1, changes=[change]).history.at(0) != make_fork(
-        root, "base", at=1, changes=[change]
+def test_what_an_iteration_reads_can(recorded: Path, change: str):
+    assert make_fork(recorded, "base", at=1, changes=[change]).history.at(0) != make_fork(
+        recorded, "base", at=1, changes=[change]
     ).history.at(1)
 
 
@@ -223,12 +223,12 @@ def test_what_an_iteration_reads_can(root: Path, change: str):
         (1, ["cotrain.sed=1"], "unknown key"),
     ],
 )
-def test_a_fork_that_makes_no_sense_is_refused_with_a_hint(root: Path, at: int, changes: list[str], said: str):
+def test_a_fork_that_makes_no_sense_is_refused_with_a_hint(recorded: Path, at: int, changes: list[str], said: str):
     with pytest.raises(InfuserError, match=said) as caught:
-        make_fork(root, "base", at=at, changes=changes)
+        make_fork(recorded, "base", at=at, changes=changes)
     assert caught.value.hint
 
 
-def test_its_name_must_be_one(root: Path):
+def test_its_name_must_be_one(recorded: Path):
     with pytest.raises(UsageError, match="not a name"):
-        make_fork(root, "base", at=1, changes=["seed=1"], name="../up")
+        make_fork(recorded, "base", at=1, changes=["seed=1"], name="../up")
