@@ -77,11 +77,11 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
                 return cast(ArtifactRef, _result_of(state.result()))
             # Without Prefect, retry once as its task would.
             try:
-                return execute(opened, work())[0]
+                return execute(opened, work()).ref
             except Exception as error:  # journalled by execute
                 if isinstance(error, _PERMANENT):
                     raise
-                return execute(opened, work())[0]
+                return execute(opened, work()).ref
 
         return call
 
@@ -105,10 +105,10 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     def as_task(run: str, *args: Any, **arguments: Any) -> Any:
         opened = _configured(current_run(run), phase, function, args, arguments)
         try:
-            ref, is_cached = execute(opened, function(opened, *args, **arguments))
+            result = execute(opened, function(opened, *args, **arguments))
         except Halted as halted:
             return stopped_state(halted)
-        return Completed(name="Cached", data=ref) if is_cached else ref
+        return Completed(name="Cached", data=result.ref) if result.cached else result.ref
 
     return as_task
 

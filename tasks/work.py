@@ -40,24 +40,29 @@ class Work:
     """Bytes of the artifact's large files, compared with the free space before the stage runs."""
 
 
-def execute(run: Execution, work: Work) -> tuple[ArtifactRef, bool]:
-    """Execute a stage: reuse its artifact, or produce and commit it. Returns the artifact and whether it was reused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageResult:
+    """Artifact of a stage, and whether it was reused."""
 
-    Failures are journalled and re-raised.
-    """
+    ref: ArtifactRef
+    cached: bool
+
+
+def execute(run: Execution, work: Work) -> StageResult:
+    """Execute a stage: reuse its artifact, or produce and commit it. Failures are journalled and re-raised."""
     started, recipe = time.monotonic(), work.recipe
     ref = run.store.find(recipe)
-    ref, is_cached = (ref, True) if ref else _produce(run, work, started)
-    if is_cached:
-        note_cached(run, recipe, ref, seconds=time.monotonic() - started)
+    result = StageResult(ref=ref, cached=True) if ref else _produce(run, work, started)
+    if result.cached:
+        note_cached(run, recipe, result.ref, seconds=time.monotonic() - started)
     elif work.role:
         # Spares the next phase from loading the checkpoint.
-        run.pool.adopt(run.checkpoint(ref, work.role))
-    run.control.salts.carry(ref, recipe)
-    return ref, is_cached
+        run.pool.adopt(run.checkpoint(result.ref, work.role))
+    run.control.salts.carry(result.ref, recipe)
+    return result
 
 
-def _produce(run: Execution, work: Work, started: float) -> tuple[ArtifactRef, bool]:
+def _produce(run: Execution, work: Work, started: float) -> StageResult:
     """Produce and commit the artifact, unless another process commits it first."""
     recipe = work.recipe
 
@@ -69,7 +74,7 @@ def _produce(run: Execution, work: Work, started: float) -> tuple[ArtifactRef, b
         with run.store.exclusive(recipe):
             ref = run.store.find(recipe)
             if ref is not None:
-                return ref, True
+                return StageResult(ref=ref, cached=True)
             with StageInterrupts(run, recipe.phase, record=record, limit=phase_seconds(recipe.phase)) as interrupts:
                 needed, free = work.needs(), disk_usage(run.store.root).free
                 if needed > free:
@@ -98,7 +103,7 @@ def _produce(run: Execution, work: Work, started: float) -> tuple[ArtifactRef, b
             ) from error
         message = f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}"
         raise StageError(message, hint=hint) from error
-    return ref, False
+    return StageResult(ref=ref, cached=False)
 
 
 def _commit(

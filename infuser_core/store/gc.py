@@ -146,9 +146,9 @@ def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
     # Of each checkpoint and gradient, the largest extent that any of the runs holding it requires.
     retention: dict[str, Retention] = {}
     for holder in run_holders:
-        for key, each in retention_by_key(catalogue, holder, states[holder.name], rule):
-            if each[0] > retention.setdefault(key, each)[0]:
-                retention[key] = each
+        for key, needed in retention_by_key(catalogue, holder, states[holder.name], rule):
+            if needed[0] > retention.setdefault(key, needed)[0]:
+                retention[key] = needed
     items = plan_pruning(catalogue, retention)
     notes: list[str] = []
     live = [holder.name for holder in all_holders if holder.is_live]

@@ -22,7 +22,7 @@ from infuser_core.errors import ConfigError
 from infuser_core.schemas import Box
 from infuser_core.verifiers.parts.grading import Reason
 
-PRESETS: tuple[Box, ...] = get_args(Box)
+PRESETS: tuple[str, ...] = get_args(Box)
 
 # Possessive quantifiers read a long run of backslashes only once.
 _TOKEN = re.compile(
