@@ -133,8 +133,8 @@ def reasons_to_run(
             text = f"version of {recipe.phase} {record.version} -> {recipe.version}"
             reasons.append(_change("version", recipe.phase, record.version, recipe.version, text))
         leaves = [leaf for leaf in leaves_that_differ(record.config, recipe.config) if leaf.name != SALT]
-        named = [_as_configured(recipe, leaf, before.settings) for leaf in leaves]
-        reasons += [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
+        settings = [_as_configured(recipe, leaf, before.settings) for leaf in leaves]
+        reasons += [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in settings]
         if record.seed != recipe.seed:
             reasons.append(_change("seed", "seed", record.seed, recipe.seed))
     reasons += _input_changes(recipe, record, missing)
