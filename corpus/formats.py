@@ -14,7 +14,7 @@ from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
 from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, write_errors, write_json, write_table
-from infuser_core.errors import DocumentError, UsageError
+from infuser_core.errors import DocumentError, UsageError, quantity
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.plugins import MAIN_ROUTE, ROUTES
 from infuser_core.schemas import Document
@@ -216,7 +216,7 @@ def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None
 
 def describe(facts: Mapping[str, Any], out: Path) -> str:
     """Describe an import or export for the terminal, in one or two lines."""
-    lines = [f"{facts['documents']} documents: {out}"]
+    lines = [f"{quantity(facts['documents'], 'document')}: {out}"]
     if facts.get("kept_beside"):
         lines.append(f"kept in {EXTRA}: {', '.join(facts['kept_beside'])}")
     if facts.get("left_out"):
