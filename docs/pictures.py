@@ -1,4 +1,7 @@
-"""Photograph the viewer for the tutorial: `.venv/bin/python docs/pictures.py`, after `make quickstart`. Needs Chromium."""
+"""Photograph the viewer and the report for the README and the tutorial. Needs the quickstart's store, and Chromium.
+
+Run `.venv/bin/python docs/pictures.py` in the checkout.
+"""
 
 import json
 import shutil
@@ -11,7 +14,7 @@ from urllib.parse import urlsplit
 from PIL import Image
 
 RUN = "nano-s42"
-FOLDER = Path(__file__).parent / "figures"
+DOCS = Path(__file__).parent
 INFUSER = Path(sys.prefix) / "bin" / "infuser"
 BEST = "select question_id from scores where iteration = 0 order by score desc limit 1"
 COLOURS = 32
@@ -19,7 +22,7 @@ COLOURS = 32
 
 
 def main() -> None:
-    """Write the pictures of a run's page and of a question's."""
+    """Write the pictures of a run's page, of a question's, and of the report."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     assert browser, "chromium is not on the PATH"
     rows = subprocess.run([INFUSER, "sql", "--run", RUN, "--json", BEST], check=True, capture_output=True, text=True)
@@ -28,16 +31,21 @@ def main() -> None:
     try:
         assert viewer.stdout is not None
         address = next(word for line in viewer.stdout for word in line.split() if word.startswith("http"))
-        _photograph(browser, address, f"/runs/{RUN}", FOLDER / "view-run.png", 900)
-        _photograph(browser, address, f"/runs/{RUN}/why/{question}", FOLDER / "view-question.png", 1100)
+        # The token of the address works for every page.
+        run, why = (urlsplit(address)._replace(path=f"/runs/{RUN}{end}").geturl() for end in ("", f"/why/{question}"))
+        _photograph(browser, run, DOCS / "figures" / "view-run.png", 900)
+        _photograph(browser, why, DOCS / "figures" / "view-question.png", 1100)
     finally:
         viewer.terminate()
         viewer.wait()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.html"
+        subprocess.run([INFUSER, "report", RUN, "--html", report], check=True, capture_output=True)
+        _photograph(browser, report.as_uri(), DOCS / "report.png", 900)
 
 
-def _photograph(browser: str, address: str, path: str, file: Path, height: int) -> None:
-    """Photograph one page; the token of the address works for every page."""
-    page = urlsplit(address)._replace(path=path).geturl()
+def _photograph(browser: str, page: str, file: Path, height: int) -> None:
+    """Photograph the top of one page."""
     with tempfile.TemporaryDirectory() as profile:
         command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={profile}"]
         command += [f"--window-size=1100,{height}", "--virtual-time-budget=6000", f"--screenshot={file}", page]
