@@ -102,7 +102,7 @@ def _check_allowed(kind: str, name: str) -> None:
 REWARDS = Registry(kind="reward", package="infuser_core.cotrain.rewards", outside="my_package.module:name")
 """Generator rewards: `reward(score)` for one question, or `rewards(scores, questions)` for all of an iteration."""
 ROUTES = Registry(kind="route", package="infuser_core.cotrain.routes", outside="my_package.my_route")
-"""Routes, which turn a document into a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; optional
+"""Routes, which turn a document into a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `carry`; optional
 `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
 """Verifiers, which compare a response with the reference answer: `check`; optional `check_many`, `RUNS_PROGRAMS` and

@@ -67,7 +67,7 @@ def test_a_route_reads_or_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "own_routes").mkdir()
     (tmp_path / "own_routes" / "way.py").write_text("TEMPLATE = ''\nNEEDS_DOCUMENT = False")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"own_routes\.way' needs `read` or `given`"):
+    with pytest.raises(ConfigError, match=r"own_routes\.way' needs `read` or `carry`"):
         find_route("own_routes.way")
 
 

@@ -125,7 +125,7 @@ def _influence_passage(view: RunView, batch: Record, question: dict[str, Any]) -
         source = view.source(row["artifact_key"], "gradient")
         gradient = view.row("gradients", of=[source]) or {}
         facts = {f"dev_{name}": value for name, value in gradient.items() if name != "artifact_key"}
-        facts["dev_gradient"] = source.key
+        facts[Phase.DEV_GRADIENT.value] = source.key
     return row_passage("influence", title, row, without=("question_id",), facts=facts)
 
 
