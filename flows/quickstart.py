@@ -86,7 +86,7 @@ def _next_lines(run: str) -> list[str]:
     lines = [
         "infuser result                # anchor against selected checkpoint",
         "infuser view                  # questions, answers, scores and book pages in the browser",
-        f"infuser why {run}@1",
+        f"infuser why {run}   # what was run, what came out, the best and the worst questions",
         'infuser sql "select * from scores limit 5"',
     ]
     if shutil.which("infuser") is None:
