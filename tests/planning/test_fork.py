@@ -1,17 +1,19 @@
-"""A fork shares every artifact before the iteration at which it leaves, and has its own settings from there on."""
+"""A fork shares every artifact before its iteration; changes that cannot start there are refused."""
 
 import json
 from pathlib import Path
 
 import pytest
+from launcher import ROOT
 from planned_run import fill, keys, keys_of, short_config
 
 from flows.plan import plan_fork
-from infuser_core.config.overlays import validate
-from infuser_core.errors import UsageError
+from infuser_core.config.overlays import load, validate
+from infuser_core.errors import ConfigError, InfuserError, UsageError
 from infuser_core.planning import place as again
 from infuser_core.planning.fork import Fork, make_fork, record_fork, record_variant
 from infuser_core.planning.place import Repeat
+from infuser_core.store import runs
 from infuser_core.store.history import load_history
 from infuser_core.store.runs import describe_origin, list_runs, read_config
 
@@ -161,3 +163,72 @@ def test_a_variant_changes_every_part_of_a_forks_settings_and_keeps_the_rest(roo
     assert [describe_origin(root, name) for name in ("base", "fork", "strict")] == [
         "", "forked from base at iteration 1", "forked from fork",
     ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recorded = tmp_path_factory.mktemp("store")
+    config = load([ROOT / "configs" / "nano-basic.yaml"], ["cotrain.iterations=3"])
+    runs.create_run(recorded, "base", config.model_dump(mode="json"))
+    return recorded
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "anchor.world=hard",
+        "data.dev.size=5",
+        "data.validation.size=5",
+        "corpus.chunk.max_tokens=77",
+        "corpus.overlap.matched=report",
+        "cotrain.optimizer.beta1=0.5",
+        "engine.dtype=bfloat16",
+        "engine.trainer=fake",
+        "engine.sampler=fake",
+    ],
+)
+def test_what_was_settled_before_the_loop_cannot_change_in_it(recorded: Path, change: str):
+    key = change.split("=")[0]
+    with pytest.raises(ConfigError, match=f"{key} cannot change at iteration 1: ") as caught:
+        make_fork(recorded, "base", at=1, changes=[change])
+    assert "infuser run" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "corpus.exclude.documents=[d1]",
+        "cotrain.reward.name=variance",
+        "cotrain.generator.learning_rate=1",
+        "prompts=paper",
+        "engine.threads=2",
+        "seed=1",
+    ],
+)
+def test_what_an_iteration_reads_can(recorded: Path, change: str):
+    assert make_fork(recorded, "base", at=1, changes=[change]).history.at(0) != make_fork(
+        recorded, "base", at=1, changes=[change]
+    ).history.at(1)
+
+
+@pytest.mark.parametrize(
+    ("at", "changes", "said"),
+    [
+        (4, ["seed=1"], "iterations 0 to 2"),
+        (-1, ["seed=1"], "iterations 0 to 2"),
+        (1, [], "other settings"),
+        (1, ["seed=42"], "nothing to fork for"),
+        (2, ["cotrain.iterations=1"], "ends before iteration 2"),
+        (1, ["seed"], "key=value"),
+        (1, ["cotrain.sed=1"], "unknown key"),
+    ],
+)
+def test_a_fork_that_makes_no_sense_is_refused_with_a_hint(recorded: Path, at: int, changes: list[str], said: str):
+    with pytest.raises(InfuserError, match=said) as caught:
+        make_fork(recorded, "base", at=at, changes=changes)
+    assert caught.value.hint
+
+
+def test_its_name_must_be_one(recorded: Path):
+    with pytest.raises(UsageError, match="not a name"):
+        make_fork(recorded, "base", at=1, changes=["seed=1"], name="../up")

@@ -1,10 +1,14 @@
-"""SQL sees the rows of committed artifacts with the run and iteration they belong to."""
+"""SQL reads the rows of committed artifacts with their run and iteration, and nothing else."""
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from launcher import SmallRun
+from places import ROOT
 
 from infuser_core.errors import MissingArtifactError, UsageError
 from infuser_core.schemas import AuditFact, Topic
@@ -157,3 +161,168 @@ def test_columns_that_older_files_lack_are_nulls(store: Store):
 def test_a_statement_may_name_the_journals_beside_a_table_that_stands_on_them(store: Store):
     joined = "select count(*) as n from audit_summary s join run_artifacts l using (artifact_key)"
     assert query(store, joined) == [{"n": 4}]
+
+
+JOURNEY = """
+select t.iteration, d.document_id, t.rollout_id, q.question_id, s.score, s.solver_accuracy, g.reward, g.advantage,
+       count(*) as answers, avg(a.reward) as accuracy
+from rollouts t
+join documents d on d.document_id = t.group_id and d.run = t.run
+join questions q on q.rollout_id = t.rollout_id and q.run = t.run
+join scores s on s.question_id = q.question_id and s.run = t.run
+join generator_scores g on g.rollout_id = t.rollout_id and g.run = t.run
+join rollouts a on a.group_id = q.question_id and a.run = t.run and a.phase = 'rollout_questions'
+where t.role = 'generator'
+group by all order by t.iteration, t.rollout_id
+"""
+
+
+@pytest.fixture(scope="module")
+def lens(small_run: SmallRun) -> Iterator[Lens]:
+    found = Lens(small_run.store, runs=["small"])
+    yield found
+    found.close()
+
+
+def test_every_question_of_every_iteration_is_joined_to_what_became_of_it(lens: Lens):
+    rows = lens.query(JOURNEY)
+    (questions,) = lens.query("select count(*) as n from questions")
+    assert len(rows) == questions["n"] > 0
+    assert {row["iteration"] for row in rows} == {0, 1}
+    for row in rows:
+        assert row["answers"] == 4
+        assert row["accuracy"] == row["solver_accuracy"]
+        assert row["reward"] == row["score"]
+
+
+def test_steps_of_both_roles_add_up_over_iterations(lens: Lens):
+    rows = lens.query("select role, iteration, step from updates where not skipped order by role, iteration, step")
+    for role in ("generator", "solver"):
+        steps = [row["step"] for row in rows if row["role"] == role]
+        assert steps == list(range(1, len(steps) + 1))
+    assert {row["role"] for row in rows} == {"generator", "solver"}
+
+
+def test_every_stage_of_the_run_stands_in_one_table(lens: Lens):
+    rows = lens.query("select phase, iteration, rows from run_artifacts where phase = 'rollout_dev' order by iteration")
+    assert [(row["iteration"], row["rows"]) for row in rows] == [(0, 32), (1, 32)]
+
+
+def test_a_run_filter_leaves_the_others_out(small_run: SmallRun):
+    every = Lens(small_run.store)
+    runs = {row["run"] for row in every.query("select distinct run from rollouts")}
+    shared = every.query("select artifact_key from run_artifacts where phase = 'pool'")
+    every.close()
+    assert runs == {"small", "fixed"}
+    assert len(shared) == 2 and len({row["artifact_key"] for row in shared}) == 1, "both runs have the one pool"
+
+
+def test_every_discarded_span_has_its_reason(lens: Lens):
+    (facts,) = lens.query(
+        "select count(*) as dropped, count(*) filter (where reason = '') as silent from judgements where not keep"
+    )
+    assert facts["dropped"] > 0 and facts["silent"] == 0
+
+
+QUESTIONS = "select count(*) as n from questions"
+
+
+def asked(root: Path, statement: str) -> list[dict[str, object]]:
+    lens = Lens(Store(root))
+    try:
+        return lens.query_untrusted(statement)
+    finally:
+        lens.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        QUESTIONS,
+        f"explain {QUESTIONS}",
+        f"explain analyze {QUESTIONS}",
+        "show tables",
+        "describe questions",
+        "summarize scores",
+        "from questions limit 1",
+        "pivot questions on iteration using count(*)",
+    ],
+)
+def test_statements_that_read_are_answered(small_run: SmallRun, statement: str):
+    assert len(asked(small_run.root, statement)) > 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("copy (select 1) to '{file}'", "COPY"),
+        ("explain analyze copy (select 1) to '{file}'", "EXPLAIN COPY"),
+        ("/* */ explain analyze copy (select 1) to '{file}'", "EXPLAIN"),
+        ("select 1; copy (select 1) to '{file}'", "COPY"),
+        ("export database '{file}'", "EXPORT"),
+        ("attach '{file}'", "ATTACH"),
+        ("install httpfs", "LOAD"),
+        ("set enable_external_access = true", "SET"),
+        ("select * from read_text('/etc/passwd')", "Permission Error"),
+        ("select * from read_blob('/proc/self/environ')", "Permission Error"),
+        ("select * from '{other}'", "Permission Error"),
+        ("pragma enable_external_access = true", "SET"),
+    ],
+)
+def test_no_statement_writes_or_reads_elsewhere(small_run: SmallRun, tmp_path: Path, statement: str, said: str):
+    other = next(small_run.root.glob("artifacts/*/*/artifact.json"), None) or next(small_run.root.rglob("*.json"))
+    file = next(small_run.root.rglob("questions.parquet"))
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match=said):
+        asked(small_run.root, f"{statement.format(file=file, other=other)}")
+    assert file.read_bytes() == before
+
+
+PAGE = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def page_lens(small_run: SmallRun) -> Iterator[Lens]:
+    found = Lens(small_run.store)
+    yield found
+    found.close()
+
+
+def test_there_are_five() -> None:
+    assert len(EXAMPLES) == 5
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_every_example_answers_with_rows(page_lens: Lens, number: int) -> None:
+    assert page_lens.query(EXAMPLES[number])
+
+
+def test_every_view_of_the_page_exists_and_every_joined_view_stands_on_the_page(page_lens: Lens) -> None:
+    named = {name for line in PAGE.splitlines() if line.startswith("| `") for name in re.findall(
+        r"`([a-z_]+)`", line.split("|")[1]
+    )}  # fmt: skip
+    assert named <= set(page_lens.views())
+    assert {
+        "question_history",
+        "solver_answers",
+        "benchmark_answers",
+        "checkpoints",
+        "artifacts",
+        "artifact_inputs",
+    } <= named
+
+
+def test_a_question_history_has_one_row_per_question(page_lens: Lens) -> None:
+    counts = [page_lens.query(f"select count(*) as n from {view}") for view in ("question_history", "questions")]
+    assert counts[0] == counts[1] != [{"n": 0}]
+
+
+def test_every_benchmark_answer_has_one_verdict(page_lens: Lens) -> None:
+    (row,) = page_lens.query("select count(*) as n, count(verdict) as judged from benchmark_answers")
+    (tally,) = page_lens.query("select sum(num_samples) as n from question_scores")
+    assert row["n"] == row["judged"] == tally["n"]
+
+
+def test_a_listing_shows_every_view(page_lens: Lens) -> None:
+    assert set(page_lens.views()) <= {row["name"] for row in page_lens.query("show tables")}
