@@ -140,7 +140,8 @@ def _contrasts(query: Query, trial: Trial) -> list[Contrast]:
     """The run minus its control, on every benchmark that both have."""
     if trial.control is None:
         return []
-    pairs = comparison.contrasts(comparison.read_comparison(query, [trial.control, trial.run]))
+    against = trial.control.variant if trial.control.variant != trial.run.variant else ""
+    pairs = comparison.contrasts(comparison.read_comparison(query, [trial.control, trial.run]), against)
     return [row for row in pairs if row.benchmark != comparison.AUC]
 
 
