@@ -16,6 +16,7 @@ from places import ROOT
 from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
+from infuser_core.cotrain.phases.parts.health import leak_warning
 from infuser_core.errors import ConfigError, DataWarning
 from infuser_core.evaluation.benchmarks.parts import validation
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions
@@ -24,7 +25,6 @@ from infuser_core.evaluation.benchmarks.parts.validation import (
     content_digest,
     count_leaks,
     draw_stratified,
-    leak_warning,
     question_key,
     spread_shortfall,
     stratum,

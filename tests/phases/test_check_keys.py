@@ -13,9 +13,10 @@ from test_endpoint_replies import said, server
 
 from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases.check_keys import check_keys, settings_of
+from infuser_core.cotrain.phases.parts.health import key_warning
 from infuser_core.engines.endpoint import Address, ChatSampler, Endpoint
 from infuser_core.engines.fake import ScriptedSampler
-from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, key_warning, majority_votes
+from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majority_votes
 from infuser_core.schemas import KeyAccuracy, Question, QuestionLabel, Rollout
 from infuser_core.store.store import Store
 

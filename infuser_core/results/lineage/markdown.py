@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.config.phase_table import FACTS
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import format_value
 from infuser_core.store import tables
@@ -57,7 +58,7 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
     for name, count in record.rows.items():
         rows = tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
-        lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]
+        lines += ["", f"## {name} ({quantity(count, 'row')})", "", markdown_table(rows) if rows else "no rows", ""]
         lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
     lines += ["", "## Made from", ""]
     lines += [f"- {name}: `{identity}`" for name, identity in inputs] or ["- nothing but its configuration"]
