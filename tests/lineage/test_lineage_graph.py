@@ -2,14 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from launcher import Launcher, SmallRun
 
-from infuser_core.results.lineage.graph import Graph, graph_of
+from infuser_core.config.phase_table import LOOP, Phase
+from infuser_core.results.lineage.graph import Graph, graph_of, stale_reasons
 from infuser_core.results.lineage.markdown import page_key, run_page
 from infuser_core.results.lineage.pages import folds, graph_html, links
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Recipe
+from infuser_core.store.store import Outcome, Store
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,33 @@ def test_every_artifact_has_one_box_of_its_own_and_no_boxes_overlap(graph: Graph
     for fold in found:
         assert len({box.corner for box in fold.boxes}) == len(fold.boxes)
         assert {box.record.key for box in fold.boxes if box.own} == {record.key for record in fold.records}
+
+
+def test_a_validation_is_drawn_in_the_iteration_that_begins_with_its_checkpoint(graph: Graph):
+    places = {record.key: fold for fold in folds(graph) for record in fold.records}
+    loop = {record.iteration for record in graph.of(*LOOP)}
+    validations = graph.of(Phase.VALIDATE)
+    assert validations and all(
+        places[record.key].iteration == (record.iteration if record.iteration in loop else None)
+        for record in validations
+    )
+
+
+def test_an_artifact_is_stale_when_a_newer_version_of_a_phase_before_it_was_used(tmp_path: Path):
+    store = Store(tmp_path)
+
+    def commit(phase: str, version: int, **inputs: str) -> str:
+        recipe = Recipe(phase=phase, version=version, config={}, seed=0, inputs=inputs)
+        with store.exclusive(recipe), store.workspace(recipe) as workspace:
+            return store.commit(recipe, workspace, Outcome(tables={}), seconds=0.1).id
+
+    chunk = commit("chunk", 1)
+    pool = commit("pool", 1, chunks=chunk)
+    keys = [identity.split("@")[0] for identity in (chunk, pool)]
+    assert stale_reasons(Graph(Catalogue(tmp_path), "r", keys)) == {}
+    commit("chunk", 2)
+    reasons = stale_reasons(Graph(Catalogue(tmp_path), "r", keys))
+    assert "version 2 is newer" in reasons[keys[0]] and reasons[keys[1]] == "its input chunks is stale"
 
 
 def test_inputs_stand_to_the_left(graph: Graph):

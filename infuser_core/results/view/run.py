@@ -13,6 +13,7 @@ from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.outcome import results
+from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report.queries import flat
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.verdict import control_of, gains
@@ -55,7 +56,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "differing": without_defaults(record.get("config", {})),
         "results": results(lens.query, name),
         "charts": curves(lens, [name]),
-        "warnings": [],
+        "warnings": run_warnings(lens, name),
         "phases": lens.query(_TIME),
         "examples": examples(root, name),
     }
