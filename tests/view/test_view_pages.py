@@ -17,7 +17,7 @@ from infuser_core.results.view.evaluations import sheet
 from infuser_core.results.view.questions import find
 from infuser_core.results.view.site import Listing
 from infuser_core.results.view.statements import saved
-from infuser_core.schemas import InfluenceScore, Question, Rollout
+from infuser_core.schemas import InfluenceScore, Question, Rollout, Update
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -150,6 +150,18 @@ def test_a_statement_that_takes_too_long_is_stopped(store: tuple[Path, list[str]
 def test_what_is_not_there_is_said_in_one_sentence(guest: TestClient, path: str):
     answer = guest.get(path)
     assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
+
+
+def test_a_run_shows_its_warnings(tmp_path: Path):
+    make(tmp_path, "one")
+    maker = Maker(store=Store(tmp_path), journal=Journal(tmp_path, "one"), run="one")
+    maker.journal.start_attempt()
+    step = row(Update, role="solver", num_tokens=9, num_responses=2, clip_fraction=0.9, entropy=1.0)
+    maker.commit("update_solver", 2, {"updates": [step]})
+    client = TestClient(application(tmp_path, TOKEN), base_url=HERE)
+    assert 'hx-get="/runs/one/warnings"' in client.get(f"/runs/one?token={TOKEN}").text
+    warnings = client.get("/runs/one/warnings").text
+    assert "iteration 2: solver: share of clipped tokens is 0.9" in warnings and warnings.count("<p") == 1
 
 
 def test_an_address_without_a_page_leads_back(guest: TestClient):
