@@ -10,7 +10,7 @@ in its metadata and the field names as column names, and an unfinished stage has
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 
 class Verdict(StrEnum):
@@ -23,6 +23,11 @@ class Verdict(StrEnum):
     WRONG = "wrong"
     NO_ANSWER = "no_answer"
     UNVERIFIED = "unverified"
+
+
+Box = Literal["paper", "official", "strict-last", "phrase"]
+"""Rule that selects the answer in a response: the first boxed text (`paper`), the authors' extractors (`official`), the
+last closed box (`strict-last`), or that box and without one an answer phrase (`phrase`)."""
 
 
 class Role(StrEnum):

@@ -108,11 +108,11 @@ def _number(value: Any) -> float | None:
 
 def _from_tables(lens: Lens, names: Mapping[str, str]) -> Iterator[tuple[str, str, str, str, int, Point]]:
     """Points of the diagnostics of optimizer steps, and of the share of repeated questions."""
-    phases = (Phase.UPDATE_SOLVER, Phase.UPDATE_GENERATOR, Phase.GENERATE_QUESTIONS)
+    phases: tuple[str, ...] = (Phase.UPDATE_SOLVER, Phase.UPDATE_GENERATOR, Phase.GENERATE_QUESTIONS)
     for run in names:
         entries = [entry for entry in lens.catalogue.journal_entries(run) if entry.phase in phases]
         _read_means(lens, [entry.key for entry in entries if entry.key not in _MEANS])
-        for entry in sorted(entries, key=lambda entry: (phases.index(Phase(entry.phase)), entry.iteration)):
+        for entry in sorted(entries, key=lambda entry: (phases.index(entry.phase), entry.iteration)):
             for title, unit, role, value in _MEANS[entry.key]:
                 yield title, unit, run, role, entry.iteration, (value, None, None)
 
