@@ -166,7 +166,10 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
     path = pool_file(pool)
     if out.exists() and out.samefile(path):
         raise UsageError(f"{out} is the pool itself", hint="name another file with --out")
-    extras = _read_extras(path.parent / EXTRA)
+    extra_file = path.parent / EXTRA
+    extra_lines = extra_file.read_bytes().decode("utf-8", "surrogatepass").split("\n") if extra_file.is_file() else []
+    extra_rows: Iterator[dict[str, Any]] = (json.loads(line) for line in extra_lines if line)
+    extras = {row["document_id"]: row for row in extra_rows if "document_id" in row}
     documents = list(typed_rows(path, Document))
     with write_errors(out):
         if format_ == "parquet":
@@ -184,14 +187,6 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
             data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         durable.write(out, data.encode("utf-8", "surrogatepass"))
     return {"format": format_, "documents": len(documents), "left_out": []}
-
-
-def _read_extras(path: Path) -> dict[str, dict[str, Any]]:
-    if not path.is_file():
-        return {}
-    lines = path.read_bytes().decode("utf-8", "surrogatepass").split("\n")
-    rows: Iterator[dict[str, Any]] = (json.loads(line) for line in lines if line)
-    return {row["document_id"]: row for row in rows if "document_id" in row}
 
 
 def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None) -> dict[str, Any]:
