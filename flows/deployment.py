@@ -286,7 +286,7 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     hosts = settings.serve_hosts()
     with _claim(root) as file, listen(port) as listening:
         url = os.environ["PREFECT_API_URL"] = address(listening)
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         process = start(listening, root, hosts=hosts)
         try:
             wait_until_up(url, process)
@@ -295,10 +295,6 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
             _serve_deployment(root, process)
         finally:
             stop(process)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _print_how_to(root: Path, url: str) -> None:

@@ -1,4 +1,4 @@
-"""The graph of a run: what is above and below an artifact, how it is drawn, and its page in the Prefect UI."""
+"""The graph of a run: above and below an artifact, its drawing, and pages in the Prefect UI."""
 
 import json
 import re
@@ -7,9 +7,10 @@ import pytest
 from launcher import Launcher, SmallRun
 
 from infuser_core.results.lineage.graph import Graph, graph_of
-from infuser_core.results.lineage.markdown import page_key, run_page
+from infuser_core.results.lineage.markdown import artifact_key, heading, markdown_table, page_key, run_page
 from infuser_core.results.lineage.pages import folds, graph_html, links
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import stage_title
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +100,27 @@ def test_the_prefect_page_of_a_run_has_its_figures_a_row_per_iteration_and_every
     keys = {page_key(record.phase, record.iteration, record.key) for record in graph.records.values()}
     assert sorted(linked) == sorted(keys) and len(keys) == len(graph.records)
     assert page.count("\n| ") == 1 + len({record.iteration for record in graph.records.values()})
+
+
+def test_a_key_holds_what_prefect_allows() -> None:
+    assert artifact_key("nano-s42.1", "update_solver") == "nano-s42-1-update-solver"
+
+
+def test_a_title_names_the_iteration_only_inside_the_loop() -> None:
+    assert stage_title("update_solver", 0) == "update_solver, iteration 0"
+    assert stage_title("judge", -1) == "judge"
+
+
+def test_a_page_is_called_by_what_the_stage_made() -> None:
+    assert heading("score_influence", 3) == "Influence scores, iteration 3"
+    assert heading("given_pool", -1) == "Given pool"
+    made = page_key("update_solver", 12, "update_solver-8d17edaffa15754a")
+    assert made == "solver-after-update-iteration-12-15754a"
+
+
+def test_a_table_keeps_its_shape_whatever_a_cell_holds() -> None:
+    rows = [{"text": "a|b\nc<d>", "value": 0.123456789, "long": "x" * 100, "counts": {"ok": 2}}]
+    head, rule, body = markdown_table(rows).splitlines()
+    assert head == "| text | value | long | counts |"
+    assert rule == "|---|---|---|---|"
+    assert body == f"| a\\|b c&lt;d> | 0.123457 | {'x' * 57}... | ok 2 |"
