@@ -25,7 +25,8 @@ PROCESSOR = "AVX512"
 """Vector instructions with which the pages were written. With others, sums round differently and other texts follow."""
 VOLATILE = [
     (re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(:\d\d)?"), "TIME"),
-    (re.compile(r"[\d,.]+ (s|min|ms|kB|MB|GB)\b"), r"# \1"),
+    (re.compile(r"[\d,.]+ (ms|s|min|h)\b( [\d,.]+ (s|min)\b)?"), "# s"),
+    (re.compile(r"[\d,.]+ (kB|MB|GB)\b"), r"# \1"),
     # The run that is first makes the stages that both share.
     (re.compile(r"\d+ ran, \d+ cached"), "# ran, # cached"),
     (re.compile(r"\S*/store/"), ".infuser/"),
