@@ -21,7 +21,7 @@ SHORTENED = re.compile(r"^make quickstart\n```\n\n```text\n(.*?)^```$", re.DOTAL
 CUT = "-------- next block --------"
 ACTIVATE = "source .venv/bin/activate\n"
 SHELL = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **ENVIRONMENT}
-PROCESSOR = "AVX512"
+PROCESSOR = "AVX2"
 """Vector instructions with which the pages were written. With others, sums round differently and other texts follow."""
 VOLATILE = [
     (re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(:\d\d)?"), "TIME"),
