@@ -14,7 +14,9 @@ from infuser_core.store.recipe import Record, stage_title
 from infuser_core.store.store import Store
 
 VIEW = "/view"
-"""Path on Prefect's server that redirects to a running `infuser view`."""
+"""Path on Prefect's server that leads to the viewer."""
+PAGES = "/v2/artifacts/key"
+"""Path on Prefect's server of an artifact's newest page."""
 _PREVIEW, _FACTS, _LINE = 5, 3, 160
 
 
@@ -82,7 +84,7 @@ def _cell(value: Any, width: int) -> str:
 def link(record: Record, text: str = "") -> str:
     """A Markdown link to an artifact's page in Prefect's UI, under its heading or `text`."""
     place = page_key(record.phase, record.iteration, record.key)
-    return f"[{text or heading(record.phase, record.iteration)}](/artifacts/key/{place})"
+    return f"[{text or heading(record.phase, record.iteration)}]({PAGES}/{place})"
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:
