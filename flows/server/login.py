@@ -1,7 +1,7 @@
 """Login by a link: one page that logs a browser in to Prefect's UI and to the viewer.
 
-Prefect's UI keeps the password in the browser's local storage, the viewer needs its cookie. A link works once. A browser
-that has the password only gets the cookie, and a browser without either is told how to log in.
+Prefect's UI keeps the password in the browser's local storage, and the viewer needs its cookie. A link works once. A
+browser that has the password already gets the cookie; one without it reads how to log in.
 """
 
 import base64

@@ -59,9 +59,11 @@ def test_a_run_that_no_server_saw_is_shown_with_its_times_states_and_pages(serve
     name = page_key("update_solver", 1, key)
     page = pages[name]
     assert (page["flow_run_id"], page["task_run_id"]) == (update["flow_run_id"], update["id"])
-    assert "| step |" in page["data"] and "](/artifacts/key/answers-to-generated-questions-iteration-1-" in page["data"]
+    assert (
+        "| step |" in page["data"] and "](/v2/artifacts/key/answers-to-generated-questions-iteration-1-" in page["data"]
+    )
     assert page["description"].startswith("run small: ")
-    assert f"](/artifacts/key/{name})" in pages["run-small"]["data"]
+    assert f"](/v2/artifacts/key/{name})" in pages["run-small"]["data"]
     assert pages["run-small"]["data"].count("](data:image/svg+xml;base64,") == 2
 
 

@@ -7,23 +7,19 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 from browser import Page, browser, chromium
 from crash_points import begun
 from launcher import SmallRun
-from places import ROOT
 from served import CONFIG, SMALL, Served, eventually
 
 from flows import deployment
 from infuser_core.results.lineage.graph import graph_of
-from infuser_core.results.lineage.markdown import artifact_key, page_key
+from infuser_core.results.lineage.markdown import PAGES, artifact_key, page_key
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
@@ -134,8 +130,8 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     iterations = [r for r in served.post("flow_runs/filter", {}) if r["name"] == "iteration-1"]
     iteration = next(r for r in iterations if r["parameters"]["run"] == finished and r["state_name"] == "Completed")
 
-    page.open(f"{ui}/runs/flow-run/{iteration['id']}")
-    page.until("document.body.innerText.includes('Task runs')")
+    page.open(f"{ui}/v2/runs/flow-run/{iteration['id']}")
+    page.until("document.body.innerText.includes('Task Runs')")
     page.press("Artifacts")
     name = page_key(written.phase, written.iteration, written.key)
     assert name.startswith("generated-questions-iteration-1-")
@@ -147,16 +143,22 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     assert "Generated questions, iteration 1" in page.text()
     page.photograph(shots / "2-artifact.png")
     above = graph.records[sources["generator"]]
-    upstream = f"/artifacts/key/{page_key(above.phase, above.iteration, above.key)}"
+    upstream = f"{PAGES}/{page_key(above.phase, above.iteration, above.key)}"
     link = f"a[href$='{upstream}']"
     # The UI opens links of Markdown pages in a new tab; this one stays to be photographed.
     page.value(f'document.querySelector("{link}").removeAttribute("target")')
     page.click(link)
 
-    page.until("location.pathname.startsWith('/artifacts/artifact/')")
+    page.until("location.pathname.startsWith('/v2/artifacts/artifact/')")
     page.until("document.body.innerText.includes('Generator after update, iteration 0')")
     assert "gradient_norm" in page.text()
     page.photograph(shots / "3-upstream.png")
+
+    page.value("document.querySelector(\"a[href^='/view/']\").removeAttribute('target')")
+    page.click("a[href^='/view/']")
+    page.until(f"location.pathname === '/runs/{finished}/why/{above.key}'")
+    page.until("document.body.innerText.includes('update_generator')")
+    page.photograph(shots / "5-viewer.png")
 
 
 @BROWSER
@@ -166,7 +168,7 @@ def test_the_page_of_the_run_shows_its_curves_and_leads_to_every_artifact(
     shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
     graph = graph_of(Catalogue(served.store), finished)
     (newest,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == artifact_key("run", finished)]
-    page.open(f"{served.url.removesuffix('/api')}/artifacts/artifact/{newest['latest_id']}")
+    page.open(f"{served.url.removesuffix('/api')}/v2/artifacts/artifact/{newest['latest_id']}")
     page.until(f"document.body.innerText.includes('Run {finished}')")
     widths = page.until("[...document.querySelectorAll('img[src^=\"data:image\"]')].map(i => i.naturalWidth).join()")
     assert len(widths.split(",")) == 2 and "0" not in widths.split(",")
@@ -174,23 +176,7 @@ def test_the_page_of_the_run_shows_its_curves_and_leads_to_every_artifact(
     linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
     pages = {href for href in linked if href and href.startswith("/artifacts/key/")}
     keys = {page_key(record.phase, record.iteration, record.key) for record in graph.records.values()}
-    assert pages >= {f"/artifacts/key/{key}" for key in keys}
-
-
-def test_its_link_leads_to_the_viewer_that_runs_over_the_store(served: Served, finished: str) -> None:
-    ui = served.url.removesuffix("/api")
-    asked = httpx.get(f"{ui}/view/runs/{finished}")
-    assert asked.status_code == 404 and "no `infuser view` runs" in asked.text
-    command = [sys.executable, "-m", "flows.cli.main", "view", "--no-browser"]
-    with subprocess.Popen(command, cwd=ROOT, env=served.environment, stdout=subprocess.PIPE, text=True) as viewer:
-        try:
-            assert viewer.stdout
-            address, _, token = viewer.stdout.readline().strip().partition("/?")
-            led = eventually(lambda: httpx.get(f"{ui}/view/runs/{finished}").headers.get("location"), 30)
-            assert led == f"{address}/runs/{finished}" and token not in led
-            assert httpx.get(f"{led}?{token}", follow_redirects=True).status_code == 200
-        finally:
-            viewer.terminate()
+    assert pages >= {f"{PAGES}/{key}" for key in keys}
 
 
 @pytest.mark.long
