@@ -151,7 +151,7 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
 
     page.until("location.pathname.startsWith('/v2/artifacts/artifact/')")
     page.until("document.body.innerText.includes('Generator after update, iteration 0')")
-    assert "gradient_norm" in page.text()
+    page.until("document.body.innerText.includes('gradient_norm')")
     page.photograph(shots / "3-upstream.png")
 
     page.value("document.querySelector(\"a[href^='/view/']\").removeAttribute('target')")
