@@ -140,7 +140,7 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
+def format_rows(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
     """Format rows as a text table, fitted to the terminal's window if there is one; long values are cut.
 
     The columns are the keys of the first row.

@@ -11,7 +11,7 @@ from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import num_visible_rows, printable, table
+from infuser_core.terminal import format_rows, num_visible_rows, printable
 
 if TYPE_CHECKING:
     from infuser_core.results.lineage.progress import AttemptPart
@@ -39,7 +39,7 @@ def list_runs(as_json: AsJson = False) -> None:
         for summary in summaries
     ]
     if rows or as_json:
-        show([asdict(summary) for summary in summaries], lambda: table(rows, width=100), as_json=as_json)
+        show([asdict(summary) for summary in summaries], lambda: format_rows(rows, width=100), as_json=as_json)
     for error in damage:
         raise error
 
@@ -83,7 +83,7 @@ def status(
     rows = [_stage_row(entry) for entry in entries] if stages else [_iteration_row(part) for part in shown_parts]
     earlier = [part for part in parts if part not in shown_parts]
     left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
-    show(facts, lambda: f"{name}: {state}\n{table(rows)}{left_out}", as_json=as_json)
+    show(facts, lambda: f"{name}: {state}\n{format_rows(rows)}{left_out}", as_json=as_json)
 
 
 def _stage_row(entry: "Entry") -> dict[str, Any]:
@@ -166,7 +166,7 @@ def sql(
         rows = lens.query(statement) if unsafe else lens.query_untrusted(statement)
     finally:
         lens.close()
-    show(rows, lambda: table(rows), as_json=as_json)
+    show(rows, lambda: format_rows(rows), as_json=as_json)
 
 
 def why(

@@ -17,7 +17,7 @@ from infuser_core import settings
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 if TYPE_CHECKING:
     from infuser_core.config.run import RunConfig
@@ -271,7 +271,7 @@ def sweep(
             for name, config in zip(names, configs, strict=True)
         ]
         lines = [{**row, "done": "yes" if row["done"] else "to do"} for row in rows]
-        show(rows, lambda: table(lines), as_json=as_json)
+        show(rows, lambda: format_rows(lines), as_json=as_json)
         return
     from flows.sweep import sweep as run_all
     from infuser_core.results.report.comparison import compare
@@ -345,4 +345,4 @@ def nano_accuracy(
         model = find_model(settings.store_root(), name)
         world_name = world or model.world or getattr(model.config and model.config.anchor, "world", "")
         rows.extend({"model": name, **row} for row in exact_accuracies(model.folder, world_name, split))
-    show(rows, lambda: table(rows), as_json=as_json)
+    show(rows, lambda: format_rows(rows), as_json=as_json)

@@ -64,7 +64,7 @@ def score(
 
 
 def _text(ranking: dict[str, Any]) -> str:
-    from infuser_core.terminal import table
+    from infuser_core.terminal import format_rows
 
     statuses = ", ".join(f"{count} {name}" for name, count in sorted(ranking["statuses"].items()))
     head = f"{ranking['questions']} questions ({statuses}), mean accuracy {ranking['accuracy']:.2f}"
@@ -77,9 +77,9 @@ def _text(ranking: dict[str, Any]) -> str:
     if "arms" in ranking:
         effects = [
             "Spearman's rho with the change of held-out questions by a step on one question:",
-            table(ranking["correlations"]),
+            format_rows(ranking["correlations"]),
             "training on the best quarter:",
-            table(ranking["arms"]),
+            format_rows(ranking["arms"]),
         ]
     files = [f"kept: {path}" for path in ranking["kept"]]
     return "\n".join([head, *best, *effects, f"ranking: {ranking['out']}", *files])

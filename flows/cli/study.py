@@ -99,11 +99,11 @@ def lds(
 
 def _text(results: dict[str, Any], rows: str, head: str) -> str:
     """Format a study as text: the table of one run, or means over several runs."""
-    from infuser_core.terminal import table
+    from infuser_core.terminal import format_rows
 
     if "pooled" not in results:
-        return f"run {results['run']}, iteration {results['iteration']}: {head}\n{table(results[rows])}"
-    lines = [f"iteration {results['iteration']}: {head}", table(results["pooled"]), _POOLED]
+        return f"run {results['run']}, iteration {results['iteration']}: {head}\n{format_rows(results[rows])}"
+    lines = [f"iteration {results['iteration']}: {head}", format_rows(results["pooled"]), _POOLED]
     return "\n".join(lines)
 
 
@@ -117,11 +117,11 @@ def gradient_quality(
 ) -> None:
     """Compare rewards and advantages: does the generator's gradient follow the real effects of its questions?"""
     from flows.studies import gradient_quality as study
-    from infuser_core.terminal import table
+    from infuser_core.terminal import format_rows
 
     results = study(run, iteration=iteration, documents=documents, batches=batches, answers=answers)
     head = f"run {results['run']}, iteration {results['iteration']}: cosine with the gradient of real effects"
-    show(results, f"{head}\n{table(results['rows'])}", as_json=as_json)
+    show(results, f"{head}\n{format_rows(results['rows'])}", as_json=as_json)
 
 
 def frozen(
@@ -132,8 +132,8 @@ def frozen(
 ) -> None:
     """Run the paper's control with a run's settings: a frozen solver, one batch of documents. Does the score rise?"""
     from flows.studies import frozen_solver
-    from infuser_core.terminal import table
+    from infuser_core.terminal import format_rows
 
     results = frozen_solver(run, updates=updates, figure=figure)
     head = f"mean score of the first five updates {results['first']:.4f}, of the last five {results['last']:.4f}"
-    show(results, f"run {results['run']}: {head}\n{table(results['curve'])}", as_json=as_json)
+    show(results, f"run {results['run']}: {head}\n{format_rows(results['curve'])}", as_json=as_json)

@@ -54,8 +54,12 @@ def clipped_objective(
     """
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
     ratio_S = _ratio(logprobs_S, old_S, rows_S if objective.ratio == "sequence" else None)
-    bounds, cap = (1.0 - objective.clip_low, 1.0 + objective.clip_high), objective.tis_cap
-    loss_S, active_S = _clip_loss(advantages_S, ratio_S, bounds, objective.dual_clip)
+    plain_S = -advantages_S * ratio_S
+    clipped_S = -advantages_S * ratio_S.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high)
+    loss_S, active_S = torch.maximum(plain_S, clipped_S), (clipped_S > plain_S).detach()
+    if objective.dual_clip is not None:
+        loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -objective.dual_clip * advantages_S), loss_S)
+    cap = objective.tis_cap
     numerator_S = old_S if objective.tis_form == "old_over_sampler" else logprobs_S
     tis_S = truncated_weight(numerator_S, sampler_logprobs_S, cap=cap)
     loss, anchor_S = (loss_S * tis_S * weights_S).sum(), torch.zeros_like(logprobs_S)
@@ -78,18 +82,6 @@ def clipped_objective(
             "entropy": -logprobs_S.sum(),
         }
     return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())
-
-
-def _clip_loss(
-    advantages_S: Tensor, ratio_S: Tensor, bounds: tuple[float, float], dual_clip: float | None
-) -> tuple[Tensor, Tensor]:
-    """Loss per token, -min(rho A, clip(rho) A), bounded by `dual_clip` if A < 0, and whether the clip is active."""
-    plain_S = -advantages_S * ratio_S
-    clipped_S = -advantages_S * ratio_S.clamp(*bounds)
-    loss_S = torch.maximum(plain_S, clipped_S)
-    if dual_clip is not None:
-        loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -dual_clip * advantages_S), loss_S)
-    return loss_S, (clipped_S > plain_S).detach()
 
 
 def _k3(ratio_S: Tensor) -> Tensor:

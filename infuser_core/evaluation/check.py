@@ -14,7 +14,7 @@ from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import locate_files
 from infuser_core.plugins import BENCHMARKS
 from infuser_core.schemas import Question, Verdict
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 from infuser_core.verifiers.parts.batch import Job, check_all
 
 PRESET = "paper"
@@ -148,7 +148,7 @@ def checks_text(checks: Sequence[BenchmarkCheck]) -> str:
         }
         for each in checks
     ]
-    lines = [table(rows, width=120)]
+    lines = [format_rows(rows, width=120)]
     for each in checks:
         lines += [f"warning: {line}" for line in each.warnings]
         lines += [f"gold not accepted: {each.benchmark}: {line}" for line in each.refused]

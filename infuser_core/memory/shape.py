@@ -132,10 +132,12 @@ def shape_of(anchor: AnchorSource) -> Shape:
     name = anchor.repo.rpartition("/")[2].lower()
     if name in known_shapes():
         return known_shapes()[name]
-    cached = _hub_snapshot(anchor.repo)
-    if cached is None:
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    snapshots = sorted((hub / f"models--{anchor.repo.replace('/', '--')}" / "snapshots").glob("*/config.json"))
+    if not snapshots:
         raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {_list_names()})", hint=_REMEDY)
-    return read_shape(cached, name=name)
+    return read_shape(snapshots[-1].parent, name=name)
 
 
 def find_shape(text: str) -> Shape:
@@ -150,14 +152,6 @@ def find_shape(text: str) -> Shape:
 
 def _list_names() -> str:
     return ", ".join(sorted({shape.name for shape in known_shapes().values()}))
-
-
-def _hub_snapshot(repo: str) -> Path | None:
-    """Find the newest snapshot of a hub model on this machine; None if there is none."""
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    snapshots = sorted((hub / f"models--{repo.replace('/', '--')}" / "snapshots").glob("*/config.json"))
-    return snapshots[-1].parent if snapshots else None
 
 
 def read_shape(folder: Path, *, name: str = "") -> Shape:

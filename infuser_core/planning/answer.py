@@ -18,7 +18,7 @@ from infuser_core.planning.hours import (
 )
 from infuser_core.planning.setup import Setup
 from infuser_core.store.verify import format_size
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
 """Ready-made engine settings that the text recommends."""
@@ -140,7 +140,8 @@ def _phase_table(plan: Mapping[str, Any]) -> str:
             f"{totals['validations'] * totals['seconds_per_validation'] / 3600:.1f} h"
         ),
     }
-    return table([*rows, *({**dict.fromkeys(rows[0], ""), "one iteration": n, "time": v} for n, v in sums.items())])
+    blank = dict.fromkeys(rows[0], "")
+    return format_rows([*rows, *(blank | {"one iteration": name, "time": time} for name, time in sums.items())])
 
 
 def _memory_lines(role: str, memory: Mapping[str, Any]) -> list[str]:

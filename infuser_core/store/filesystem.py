@@ -11,7 +11,7 @@ from typing import Any
 
 from infuser_core.errors import StoreError
 from infuser_core.system.durable import fsync
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 
 def probe_folder(folder: Path) -> list[dict[str, Any]]:
@@ -37,7 +37,9 @@ def format_findings(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
         {"promise": row["name"], "kept": "yes" if row["kept"] else "BROKEN", "for": row["what"]} for row in findings
     ]
     broken = ", ".join(row["name"] for row in findings if not row["kept"])
-    return f"{table(rows, width=100)}\n{folder} {f'cannot hold a store: {broken}' if broken else 'can hold a store'}"
+    return (
+        f"{format_rows(rows, width=100)}\n{folder} {f'cannot hold a store: {broken}' if broken else 'can hold a store'}"
+    )
 
 
 def _check_promise(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from infuser_core.store.retention import Extent, Retention, RunState, pinned_ite
 from infuser_core.store.verify import format_size
 from infuser_core.system import fault_points as faults
 from infuser_core.system.durable import fsync
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 _MOST_NAMES = 5
 _HEADINGS = {
@@ -109,14 +109,14 @@ class GcPlan:
             for kind, items in groups.items()
             if items
         ]
-        lines = [title, table(totals)] if totals else ["nothing to remove"]
+        lines = [title, format_rows(totals)] if totals else ["nothing to remove"]
         for run, extents in self.retention.items():
             text = "; ".join(f"{extent} {', '.join(map(str, numbers))}" for extent, numbers in extents.items())
             lines.append(f"run {run} keeps its checkpoints after iterations: {text}")
         lines += [f"left alone: {note}" for note in self.notes]
         for items in filter(None, groups.values()):
             rows = [{"size": format_size(item.bytes), "path": item.path.name, "why": item.why} for item in items]
-            lines += ["", f"{_HEADINGS[items[0].kind]}:", table(rows, width=100)]
+            lines += ["", f"{_HEADINGS[items[0].kind]}:", format_rows(rows, width=100)]
         return "\n".join(lines)
 
 

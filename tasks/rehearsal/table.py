@@ -22,7 +22,7 @@ from infuser_core.planning.hours import (
     scoring_flops,
 )
 from infuser_core.planning.setup import Setup
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 PASSED, FAILED, UNREACHED = "passed", "failed", "not reached"
 
@@ -147,4 +147,4 @@ def as_text(lines: Sequence[Line], run: Extrapolation | None, setup: Setup | Non
         ]
     counts = {status: sum(line.status == status for line in lines) for status in (PASSED, FAILED, UNREACHED)}
     text.append("; ".join(f"{count} {status}" for status, count in counts.items() if count))
-    return "\n".join([table(rows, width=100), *text])
+    return "\n".join([format_rows(rows, width=100), *text])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.cli.options import show
-from infuser_core.terminal import printable, table, to_json
+from infuser_core.terminal import format_rows, printable, to_json
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jred\x9b31m\x7f\r\u202etxt.exe"
 
@@ -51,7 +51,7 @@ def test_a_command_prints_what_it_found_as_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, as_json: bool
 ):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    show([{"text": HOSTILE}], lambda: table([{"text": HOSTILE}]), as_json=as_json)
+    show([{"text": HOSTILE}], lambda: format_rows([{"text": HOSTILE}]), as_json=as_json)
     printed = capsys.readouterr().out
     assert "red" in printed
     assert not {"\x1b", "\x9b", "\x07", "\r", "\x7f", "\u202e"} & set(printed)

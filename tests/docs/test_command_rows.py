@@ -50,7 +50,7 @@ ELSEWHERE = {
     "infuser view": "test_view_browser.py",
     "infuser export RUN --iteration selected --out DIR --push hf://OWNER/NAME": "test_hub_round_trip.py",
     "--questions": "test_hub_round_trip.py",
-    "infuser quickstart": "test_crash_resume.py",
+    "infuser quickstart": "test_crash.py",
     "infuser verify < lines.jsonl": "test_verify_command.py",
     "--model openai:NAME@http://host:port/v1": "test_endpoint_exam.py",
 }

@@ -66,7 +66,7 @@ def test_gradients_agree_and_a_kernel_aligned_at_the_beginning_is_found_out() ->
 
 
 def test_a_cpu_takes_the_plain_one_and_says_why_another_cannot_be_had(anchor: Checkpoint) -> None:
-    assert choose_attention("auto", HEADS, dtype=torch.float32, device=CPU).name == "sdpa"
+    assert choose_attention("auto", HEADS, dtype=torch.float32, device=CPU)[1] == {"attention": "sdpa"}
     with pytest.raises(EngineError, match=r"engine\.attention flash cannot be used on cpu: .+") as caught:
         choose_attention("flash", HEADS, dtype=torch.float32, device=CPU)
     assert caught.value.hint

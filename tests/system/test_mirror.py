@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from care_tools import copy_run
-from crash_points import begun
 from launcher import Launcher, SmallRun, copy_store
 from served import Served, eventually
 
 from flows import deployment
 from infuser_core.results.lineage.markdown import page_key
 from infuser_core.store.journal import Journal
+
+SCORED = ("score_influence", "update_generator", "update_solver")
+"""Phases that a run still computes, from the first scores on."""
 
 
 def test_a_run_goes_on_without_a_server_that_never_answers(launch: Launcher, small_run: SmallRun, tmp_path: Path):
@@ -82,7 +84,7 @@ def test_a_run_beside_the_server_is_a_flow_run_of_its_own_and_not_shown_twice(
 def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    points, store = tmp_path / "points", begun(small_run, tmp_path / "store")
+    points, store = tmp_path / "points", copy_store(small_run.root, tmp_path / "store", without=SCORED)
     running = launch.start(*small_run.arguments, store=store, INFUSER_POINTS=str(points))
     eventually(lambda: points.exists() and "score_influence:start" in points.read_text(), 150)
     running.kill(signal.SIGSTOP)
@@ -104,10 +106,10 @@ def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
 def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_server_shows_it(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    points, store = tmp_path / "points", begun(small_run, tmp_path / "store")
+    points, store = tmp_path / "points", copy_store(small_run.root, tmp_path / "store", without=SCORED)
     first = Served(store)
     running = launch.start(*small_run.arguments, store=store, INFUSER_POINTS=str(points))
-    eventually(lambda: points.exists() and "rollout_dev:start" in points.read_text(), 150)
+    eventually(lambda: points.exists() and "score_influence:start" in points.read_text(), 150)
     os.kill(first.process.pid, signal.SIGKILL)
     ended = running.wait()
     assert ended.code == 0, ended.err

@@ -4,6 +4,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,64 +35,81 @@ FAULTS = {
 }
 
 
-def rehearsed(store: Path, monkeypatch: pytest.MonkeyPatch, *changes: str) -> dict[str, Line]:
-    monkeypatch.setenv("INFUSER_STORE", str(store))
-    lines, *_ = rehearse(load([NANO], [*SMALL, *changes]))
-    return {line.step: line for line in lines}
+Rehearsed = Callable[..., dict[str, Line]]
 
 
-def test_a_sound_configuration_passes_every_step_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    lines = rehearsed(tmp_path, monkeypatch)
-    assert {line.status for line in lines.values()} == {PASSED}
-    assert {"generation", "dev gradient", "scoring", "update", "save", "proof", "kill and resume"} < set(lines)
-    # 2 groups of one prompt and four responses, every one as long as it may be.
-    assert lines["update"].tokens == 2 * (48 + 4 * 24)
-    assert list(tmp_path.glob("rehearsal-*")) == []
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Rehearsed:
+    """`rehearsed(*changes, **environment)`: the lines of a small rehearsal by step, done once, with nothing left."""
+
+    @cache
+    def run(*changes: str, **environment: str) -> dict[str, Line]:
+        store = tmp_path_factory.mktemp("rehearsal")
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**environment, "INFUSER_STORE": str(store)}.items():
+                patch.setenv(name, value)
+            lines, *_ = rehearse(load([NANO], [*SMALL, *changes]))
+        assert list(store.glob("rehearsal-*")) == []
+        return {line.step: line for line in lines}
+
+    return run
 
 
-@pytest.mark.parametrize("step", FAULTS)
-def test_a_broken_engine_fails_at_its_own_step_alone(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    change, environment = FAULTS[step]
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    lines = rehearsed(tmp_path, monkeypatch, change)
-    assert [name for name, line in lines.items() if line.status == FAILED] == [step]
-    assert f"{step} failed: {lines[step].told}" in as_text([*lines.values()], None, None)
-    assert list(tmp_path.glob("rehearsal-*")) == []
-
-
-def test_a_step_behind_a_failed_one_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    lines = rehearsed(tmp_path, monkeypatch, "engine.trainer=fake")
-    assert (lines["update"].status, lines["update"].told) == (UNREACHED, "needs trainer start")
-
-
-def test_the_most_that_an_accelerator_holds_stands_in_the_line_of_its_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    # Two devices every 10 ms: 1,000 MiB of somebody else's, and the second one grows to 3,000 for a while.
-    driver = tmp_path / "bin" / "nvidia-smi"
-    driver.parent.mkdir()
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """While this file exists, the second of two devices holds 3,000 MiB in use by others; else each holds 1,000."""
+    folder = tmp_path_factory.mktemp("driver")
+    driver = folder / "nvidia-smi"
     driver.write_text(
         f"""#!{sys.executable}
 import pathlib, time
 while True:
-    used = 3000 if pathlib.Path({str(tmp_path)!r}, "busy").exists() else 1000
+    used = 3000 if pathlib.Path({str(folder)!r}, "busy").exists() else 1000
     print(f"0, 1000\\n1, {{used}}\\n2, [N/A]")
     time.sleep(0.01)
 """
     )
     driver.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{driver.parent}:{os.environ['PATH']}")
+    return folder / "busy"
+
+
+def path_with(busy: Path) -> str:
+    return f"{busy.parent}:{os.environ['PATH']}"
+
+
+def test_a_sound_configuration_passes_every_step(rehearsed: Rehearsed, busy: Path):
+    lines = rehearsed(PATH=path_with(busy))
+    assert {line.status for line in lines.values()} == {PASSED}
+    assert {"generation", "dev gradient", "scoring", "update", "save", "proof", "kill and resume"} < set(lines)
+    # 2 groups of one prompt and four responses, every one as long as it may be.
+    assert lines["update"].tokens == 2 * (48 + 4 * 24)
+    assert lines["update"].accelerator is not None and "GPU GB" in as_text([*lines.values()], None, None)
+
+
+@pytest.mark.parametrize("step", FAULTS)
+def test_a_broken_engine_fails_at_its_own_step_alone(step: str, rehearsed: Rehearsed):
+    change, environment = FAULTS[step]
+    lines = rehearsed(change, **environment)
+    assert [name for name, line in lines.items() if line.status == FAILED] == [step]
+    assert f"{step} failed: {lines[step].told}" in as_text([*lines.values()], None, None)
+
+
+def test_a_step_after_a_failed_one_says_what_it_needs(rehearsed: Rehearsed):
+    lines = rehearsed("engine.trainer=fake")
+    assert (lines["update"].status, lines["update"].told) == (UNREACHED, "needs trainer start")
+
+
+def test_the_most_that_an_accelerator_holds_is_in_the_line_of_its_step(busy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", path_with(busy))
     with Meter() as meter:
         time.sleep(1)
         with meter.step() as before:
             time.sleep(0.5)
-        (tmp_path / "busy").touch()
+        busy.touch()
         with meter.step() as during:
             time.sleep(0.5)
+    busy.unlink()
     assert before == [0.0] and during == [2000 * 2**20 / 1e9]
-    lines = rehearsed(tmp_path / "store", monkeypatch)
-    assert lines["update"].accelerator is not None and "GPU GB" in as_text([*lines.values()], None, None)
 
 
 def test_what_an_accelerator_takes_for_the_first_use_of_a_kernel_is_in_no_line(tmp_path: Path):

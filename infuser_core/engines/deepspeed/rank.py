@@ -123,8 +123,9 @@ class DeepSpeedRank:
         model = empty_model(source)
         recomputation = enable_recomputation(model, self._options.gradient_checkpointing)
         dtype = choose_dtype(self._options.dtype)
-        self._attention = choose_attention("auto", model.config.get_text_config(), dtype=dtype, device=self._device)
-        self._packer = replace(self._packer, layout=self._attention.make)
+        config = model.config.get_text_config()
+        layout, facts = choose_attention("auto", config, dtype=dtype, device=self._device)
+        self._attention, self._packer = facts["attention"], replace(self._packer, layout=layout)
         self._tied = tied_names(model)
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
         # The probe must be created before DeepSpeed shards the weights.
@@ -174,7 +175,7 @@ class DeepSpeedRank:
 
     def facts(self) -> dict[str, Any]:
         """Describe device and kernels of this rank, for an artifact's record."""
-        return {"device": device_name(self._device), "attention": self._attention.name}
+        return {"device": device_name(self._device), "attention": self._attention}
 
     def refusal(self) -> UnknownLayerError | None:
         """Return the reason that one rank alone cannot score a question of this model; None if it can."""

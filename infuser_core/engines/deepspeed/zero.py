@@ -151,7 +151,13 @@ class Zero:
     """A policy (model under training) that DeepSpeed shards, and this rank's shard of its parameters."""
 
     def __init__(self, policy: ModelPolicy, options: ZeroOptions, *, device: torch.device) -> None:
-        deepspeed = _deepspeed()
+        import deepspeed
+
+        os.environ.setdefault("DS_SKIP_CUDA_CHECK", "1")
+        # gloo takes the place of its CPU collectives, which it would compile at first use.
+        deepspeed.ops.__compatible_ops__ = {}
+        if not deepspeed.comm.is_initialized():
+            deepspeed.init_distributed(dist_init_required=False, verbose=False)
         self.policy = policy
         self._stage = options.zero_stage
         self.parameters = list(policy.model.parameters())
@@ -294,14 +300,3 @@ def _gather_in_bf16(model: nn.Module) -> None:
         # A weight that is also an embedding is looked up in fp32.
         if type(layer) is nn.Linear and id(layer.weight) not in other:
             setattr(layer.weight, PARAM_COMM_DTYPE_ATTR_NAME, torch.bfloat16)
-
-
-def _deepspeed() -> Any:
-    """Import deepspeed without its CPU collectives, which it would compile at first use: gloo is used instead."""
-    import deepspeed
-
-    os.environ.setdefault("DS_SKIP_CUDA_CHECK", "1")
-    deepspeed.ops.__compatible_ops__ = {}
-    if not deepspeed.comm.is_initialized():
-        deepspeed.init_distributed(dist_init_required=False, verbose=False)
-    return deepspeed

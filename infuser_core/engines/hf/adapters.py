@@ -43,7 +43,12 @@ def create_adapters(
     }
     (out / CONFIG).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     inject_adapter_in_model(LoraConfig.from_pretrained(str(out)), model)
-    return {name: _initial_weight(name, parameter.shape, seed) for name, parameter in _trainable(model).items()}
+    weights = {}
+    for name, parameter in _trainable(model).items():
+        generator = torch.Generator().manual_seed(seed_of(seed, "adapter", name))
+        uniform = torch.empty(parameter.shape).uniform_(-1.0, 1.0, generator=generator)
+        weights[name] = uniform.zero_() if ".lora_B." in name else uniform / math.sqrt(parameter.shape[1])
+    return weights
 
 
 def target_layers(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]:
@@ -91,10 +96,3 @@ def merge_adapters(model: PreTrainedModel, folder: Path) -> None:
 
 def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def _initial_weight(name: str, shape: torch.Size, seed: int) -> Tensor:
-    if ".lora_B." in name:
-        return torch.zeros(shape)
-    generator = torch.Generator().manual_seed(seed_of(seed, "adapter", name))
-    return torch.empty(shape).uniform_(-1.0, 1.0, generator=generator) / math.sqrt(shape[1])

@@ -83,7 +83,11 @@ class DecodeCache:
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
         """Append this step's key and value to the cache; returns the attention output [G N, 1, heads, E]."""
-        keys, values = self._append(layer, key, value)
+        if layer not in self._own or self._own[layer][0].shape[2] == self._step:
+            self._own[layer] = (self._enlarge(layer, 0, key), self._enlarge(layer, 1, value))
+        keys, values = (cached[:, :, : self._step + 1] for cached in self._own[layer])
+        keys[:, :, self._step] = key[:, :, 0]
+        values[:, :, self._step] = value[:, :, 0]
         prompt_keys, prompt_values = self._prompts[layer]
         groups, kv_heads, width, size = prompt_keys.shape
         repeats = query.shape[1] // kv_heads
@@ -117,14 +121,6 @@ class DecodeCache:
         slots_P = torch.arange(width, device=self.lengths_G.device)
         outside_GP = slots_P[None] <= self.lengths_G[:, None] + (self._step - window)
         return outside_GP if self._padding_GP is None else outside_GP | self._padding_GP
-
-    def _append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        if layer not in self._own or self._own[layer][0].shape[2] == self._step:
-            self._own[layer] = (self._enlarge(layer, 0, key), self._enlarge(layer, 1, value))
-        keys, values = self._own[layer]
-        keys[:, :, self._step] = key[:, :, 0]
-        values[:, :, self._step] = value[:, :, 0]
-        return keys[:, :, : self._step + 1], values[:, :, : self._step + 1]
 
     def _enlarge(self, layer: int, part: int, like: Tensor) -> Tensor:
         rows, heads, _, size = like.shape

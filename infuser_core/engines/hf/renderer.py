@@ -49,7 +49,10 @@ class Renderer:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _read_tokenizer(folder)
-        self._hidden = _hidden_tokens(self._tokenizer)
+        added = self._tokenizer.added_tokens_decoder
+        special = {*self._tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
+        # Decoded text omits special tokens, but not the marks of reasoning, which are special in some families.
+        self._hidden = {token for token in special if not is_mark(str(self._tokenizer.convert_ids_to_tokens(token)))}
         self._control = ControlTokens(self._tokenizer)
         self._own = _folder_template(self._tokenizer, folder)
         self._plain = plain_template(self._tokenizer)
@@ -160,13 +163,6 @@ class ControlTokens:
             f"the tokenizer in {self._tokenizer.name_or_path} turns any text that resembles a control token into it",
             hint="give a model whose tokenizer does not normalize control tokens",
         )
-
-
-def _hidden_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Find the special tokens that decoded text omits: all but reasoning marks, which are special in some families."""
-    added = tokenizer.added_tokens_decoder
-    special = {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
-    return frozenset(token for token in special if not is_mark(str(tokenizer.convert_ids_to_tokens(token))))
 
 
 def merge_system_turn(messages: Messages) -> Messages:

@@ -302,7 +302,11 @@ class _Batch:
             tokens_R = self._choose(logits_RV, position)
             if not self._alive_R.any():
                 break
-            logits_RV = self._decode_step(self._shrink(tokens_R), position)
+            tokens_R = self._shrink(tokens_R)
+            positions_R = (self._cache.lengths_G + position).repeat_interleave(self._cache.samples)
+            hidden = hidden_states(self._model, tokens_R[:, None], positions_R[:, None], self._cache)
+            self._cache.next_step()
+            logits_RV = self._head.logits(hidden[:, 0])
         return [self._completions(place * samples, len(group.seeds)) for place, group in enumerate(self._groups)]
 
     def _prefill(self) -> Tensor:
@@ -336,13 +340,6 @@ class _Batch:
         self._stopped_R[self._rows_R[ended_R]] = True
         self._alive_R = self._alive_R & ~ended_R & (self._limits_R[self._rows_R] > position + 1)
         return tokens_R
-
-    def _decode_step(self, tokens_R: Tensor, position: int) -> Tensor:
-        """Compute logits [R, V] after the token sampled at `position`."""
-        positions_R = (self._cache.lengths_G + position).repeat_interleave(self._cache.samples)
-        hidden = hidden_states(self._model, tokens_R[:, None], positions_R[:, None], self._cache)
-        self._cache.next_step()
-        return self._head.logits(hidden[:, 0])
 
     def _shrink(self, tokens_R: Tensor) -> Tensor:
         """Drop finished groups, and narrow the grid to the most running rows of a group; returns the tokens left."""

@@ -84,7 +84,7 @@ class LocalTrainer(FlatTrainer):
         self._free, self._roles = free, roles
         most = AUTOMATIC[self._device.type]
         self._budget = TokenBudget(token_budget, most=most, checkpointing=gradient_checkpointing)
-        self._attention, self._attention_facts = attention, dict[str, Any]()
+        self._attention, self._attention_facts = attention, dict[str, str]()
         self._packer = Packer(
             token_budget=self._budget.tokens,
             device=self._device,
@@ -111,10 +111,10 @@ class LocalTrainer(FlatTrainer):
         self._recomputation = enable_recomputation(model, self._gradient_checkpointing)
         if not self._attention_facts:
             config = model.config.get_text_config()
-            choice = choose_attention(self._attention, config, dtype=self._compute_dtype, device=self._device)
-            self._packer = replace(self._packer, layout=choice.make)
-            reason = {"attention_passed_over": choice.passed_over} if choice.passed_over else {}
-            self._attention_facts = {"attention": choice.name, **reason}
+            layout, self._attention_facts = choose_attention(
+                self._attention, config, dtype=self._compute_dtype, device=self._device
+            )
+            self._packer = replace(self._packer, layout=layout)
         self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
         adapter = base_folder(folder) is not None

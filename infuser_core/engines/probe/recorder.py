@@ -200,7 +200,9 @@ class Recorder:
 
         def forward(states: Tensor) -> Tensor:
             sums = self._current_sums()
-            _require_token_order(name, states, sums.num_tokens)
+            # Tokens must be the outermost dimension, [1, T, ...], and one after another in memory.
+            if states.shape[:2] != (1, sums.num_tokens) or states.stride(1) < max(states.stride()[2:]):
+                raise refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")
 
             def note(gradients: Tensor) -> None:
                 sums.add_tokens(name, gradients)
@@ -209,9 +211,3 @@ class Recorder:
             return output if widens else output.to(states.dtype)
 
         return forward
-
-
-def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:
-    """Raise UnknownLayerError unless tokens are the outermost dimension: [1, T, ...], one after another in memory."""
-    if states.shape[:2] != (1, num_tokens) or states.stride(1) < max(states.stride()[2:]):
-        raise refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")

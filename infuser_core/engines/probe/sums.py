@@ -223,7 +223,13 @@ class QuestionSums:
         pieces = self._workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
         product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
         if hold:
-            self._store_tied_rows(name, question, rows, pieces[0])
+            embedding = self.spans.embedding
+            if name not in self._tied_rows:
+                self._tied_rows[name] = pieces.new_zeros(len(embedding.tokens_U), pieces.shape[2])
+            touched = embedding.between(question, rows)
+            places = embedding.tokens_U[touched] - rows.start
+            self._tied_rows[name][touched] = pieces[0][places]
+            pieces[0][places] = 0.0
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
@@ -258,15 +264,6 @@ class QuestionSums:
         if name in self._used:
             raise refusal(f"{name}, which is used more than once in a forward pass")
         self._used.add(name)
-
-    def _store_tied_rows(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
-        embedding = self.spans.embedding
-        if name not in self._tied_rows:
-            self._tied_rows[name] = piece.new_zeros(len(embedding.tokens_U), piece.shape[1])
-        touched = embedding.between(question, rows)
-        places = embedding.tokens_U[touched] - rows.start
-        self._tied_rows[name][touched] = piece[places]
-        piece[places] = 0.0
 
     def _target(self, name: str, rows: slice) -> tuple[Tensor, Tensor]:
         """Return reference and decayed second moment for pieces of these rows; the next call overwrites the latter."""

@@ -86,16 +86,14 @@ class PackedLayout:
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
         """Compute the attention output [1, T, heads, E], E the head size of values."""
-        padded = [self._unpack(each) for each in (query, key, value)]
+        # From [1, heads, T, D] to padded slots [slots, heads, D].
+        padded = [
+            _Unpack.apply(each[0].transpose(0, 1).flatten(1), self._slots, self._inverse).unflatten(1, each.shape[1::2])
+            for each in (query, key, value)
+        ]
         parts = [out for bucket in self._buckets for out in _attend(bucket, *padded, scaling=scaling, window=window)]
         flat = _Pack.apply(torch.cat(parts), self._slots, self._pads, self._inverse)
         return flat.view(1, -1, query.shape[1], value.shape[3])
-
-    def _unpack(self, states: Tensor) -> Tensor:
-        """Copy [1, heads, T, D] to padded slots [slots, heads, D]."""
-        flat = states[0].transpose(0, 1).flatten(1)
-        padded = _Unpack.apply(flat, self._slots, self._inverse)
-        return padded.view(-1, states.shape[1], states.shape[3])
 
 
 class _Unpack(torch.autograd.Function):

@@ -9,9 +9,7 @@ Shapes: _T flat tokens, _K gathered keys, heads, D head size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from inspect import signature
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +52,10 @@ class VarlenLayout:
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
         """Compute the attention output [1, T, heads, D], in the compute dtype of the kernel."""
-        flat = [_cast_for_autocast(each)[0].transpose(0, 1) for each in (query, key, value)]
+        kind = query.device.type
+        # As autocast would: some norms return fp32, and the kernels take one dtype.
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        flat = [each[0].to(dtype or each.dtype).transpose(0, 1) for each in (query, key, value)]
         output = self._kernel(
             flat[0].contiguous(),
             flat[1].index_select(0, self._keys),
@@ -67,12 +68,6 @@ class VarlenLayout:
             window=window,
         )
         return output[None]
-
-
-def _cast_for_autocast(states: Tensor) -> Tensor:
-    """Cast an operand as autocast would: some norms return fp32, and the kernels take one dtype."""
-    kind = states.device.type
-    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
 def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -88,36 +83,29 @@ def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.
             flat += length
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionChoice:
-    """The attention kernel that a trainer uses, and the reason if it is not the fused one."""
-
-    name: str
-    """flash or sdpa."""
-    make: LayoutMaker
-    passed_over: str = ""
-    """Reason not to use the fused kernel; empty if it was not tested."""
-
-
-def choose_attention(setting: str, config: object, *, dtype: torch.dtype, device: torch.device) -> AttentionChoice:
+def choose_attention(
+    setting: str, config: object, *, dtype: torch.dtype, device: torch.device
+) -> tuple[LayoutMaker, dict[str, str]]:
     """Choose the kernel for a model's `config`: `auto` takes the fused one if it agrees with the plain one.
 
+    Also returns the choice for an artifact's record: `attention`, flash or sdpa, and under `attention_passed_over` the
+    reason not to use the fused kernel, if it was tested.
     Raises EngineError if `flash` is set and the fused kernel is missing, fails or disagrees.
     """
     if setting == "sdpa" or (setting == "auto" and device.type == "cpu"):
-        return AttentionChoice(name="sdpa", make=PackedLayout)
+        return PackedLayout, {"attention": "sdpa"}
     fused = partial(VarlenLayout, kernel=_torch_kernel)
     try:
         error = disagreement(fused, config, dtype, device)
         if error <= TOLERANCE[dtype]:
-            return AttentionChoice(name="flash", make=fused)
+            return fused, {"attention": "flash"}
         reason = f"differs from plain attention by {error:.1e}"
     except (RuntimeError, ImportError, ValueError, TypeError, AssertionError) as failure:
         message = str(failure).strip()
         reason = message.splitlines()[0][:200] if message else type(failure).__name__
     if setting == "flash":
         raise EngineError(f"engine.attention flash cannot be used on {device}: {reason}", hint="choose auto or sdpa")
-    return AttentionChoice(name="sdpa", make=PackedLayout, passed_over=reason)
+    return PackedLayout, {"attention": "sdpa", "attention_passed_over": reason}
 
 
 def disagreement(make: LayoutMaker, config: object, dtype: torch.dtype, device: torch.device) -> float:
@@ -147,18 +135,12 @@ def _run_layout(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torc
     return [each.detach().double() for each in (output, *(operand.grad for operand in operands)) if each is not None]
 
 
-@cache
-def _has_grouping(kernel: Callable[..., object]) -> bool:
-    return "enable_gqa" in signature(kernel).parameters
-
-
 def _torch_kernel(query: Tensor, key: Tensor, *operands: Any, scaling: float, window: int | None) -> Tensor:
     """Run torch's variable-length attention kernel. Raises ImportError if torch has none."""
     from torch.nn.attention.varlen import varlen_attn
 
     sizes = (-1, 0) if window is None else (window - 1, 0)
-    # Until torch 2.12 the kernel always accepts grouped heads and has no such argument.
-    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _has_grouping(varlen_attn) else {}
-    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, **grouped)
+    is_grouped = query.shape[1] != key.shape[1]
+    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, enable_gqa=is_grouped)
     assert isinstance(output, Tensor)
     return output

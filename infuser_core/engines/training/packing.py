@@ -195,6 +195,12 @@ class Packer:
             positions.append(np.arange(len(segment.prompt)))
             for row in segment.rows:
                 length = len(row.token_ids)
+                if len(row.sampler_logprobs) != length:
+                    raise EngineError(
+                        f"a response of {segment.group_id!r} has {length} tokens and "
+                        f"{len(row.sampler_logprobs)} sampler log-probabilities",
+                        hint="keep the sampler's log-probabilities with its tokens",
+                    )
                 # The prompt's last token, which all responses share, predicts the first token of each.
                 predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
                 visible = input_length(row, trim=trim)
@@ -214,7 +220,7 @@ class Packer:
             advantages_S=torch.from_numpy(advantages).to(device, dtype),
             weights_S=torch.from_numpy(weights).to(device, dtype),
             rows_S=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device),
-            sampler_logprobs_S=_sampler_logprobs(rows).to(device, dtype),
+            sampler_logprobs_S=_concatenate([row.sampler_logprobs for _, row in rows], np.float64).to(device, dtype),
             old_logprobs_S=_all_or_none(rows, "old_logprobs", device=device, dtype=dtype),
             anchor_logprobs_S=_all_or_none(rows, "anchor_logprobs", device=device, dtype=dtype),
         )
@@ -229,17 +235,6 @@ def input_length(row: TrainRow, *, trim: bool) -> int:
 def shape_of(segment: Segment, *, trim: bool = False) -> SegmentShape:
     """Return the lengths of a segment's prompt and responses as they enter the model."""
     return SegmentShape(prompt=len(segment.prompt), rows=[input_length(row, trim=trim) for row in segment.rows])
-
-
-def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
-    for segment, row in rows:
-        if len(row.sampler_logprobs) != len(row.token_ids):
-            raise EngineError(
-                f"a response of {segment.group_id!r} has {len(row.token_ids)} tokens and "
-                f"{len(row.sampler_logprobs)} sampler log-probabilities",
-                hint="keep the sampler's log-probabilities with its tokens",
-            )
-    return _concatenate([row.sampler_logprobs for _, row in rows], np.float64)
 
 
 def _all_or_none(

@@ -5,8 +5,7 @@ products and attention are stored, and only the norms, rotations and gates betwe
 without checkpointing, with less than half of the memory.
 """
 
-from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts, noop_context_fn
@@ -39,17 +38,13 @@ class Recomputation:
         self._whole = True
         # transformers renamed the method within the range we support.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-        enable({"use_reentrant": False, "context_fn": self._contexts})
+        products = partial(create_selective_checkpoint_contexts, _keep_products)
+        enable({"use_reentrant": False, "context_fn": lambda: noop_context_fn() if self._whole else products()})
         model.train()
 
     def choose(self, tokens: int) -> None:
         """Choose the activations to recompute for a forward pass of `tokens` tokens."""
         self._whole = tokens > self.kept_tokens
-
-    def _contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-        contexts: tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
-        contexts = noop_context_fn() if self._whole else create_selective_checkpoint_contexts(_keep_products)
-        return contexts
 
 
 def enable_recomputation(model: PreTrainedModel, checkpointing: Checkpointing) -> Recomputation | None:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fcntl import F_SETFL, fcntl
+from itertools import chain
 from math import prod
 from pathlib import Path
 from queue import SimpleQueue
@@ -129,7 +130,9 @@ def write_stream(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterabl
     with _open_for_writing(path, large=large) as file:
         with ThreadPoolExecutor(1) as disk:
             writes = []
-            for block, count in _fill_blocks(_byte_pieces(head, values), slots):
+            header = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+            pieces = (each.detach().contiguous().reshape(-1).view(torch.uint8) for each in values)
+            for block, count in _fill_blocks(chain([header], pieces), slots):
                 writes.append(disk.submit(_write_block, file, block, -(-count // PAGE) * PAGE, size, slots))
                 digest.update(block.numpy().data[:count])
                 size += count
@@ -153,13 +156,6 @@ def _open_for_writing(path: Path, *, large: bool) -> Iterator[int]:
             with suppress(OSError):
                 fcntl(file, F_SETFL, _BYPASS_CACHE)
         yield file
-
-
-def _byte_pieces(head: bytes, values: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Yield a file's bytes: the header, then one tensor after another from any device."""
-    yield torch.frombuffer(bytearray(head), dtype=torch.uint8)
-    for each in values:
-        yield each.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _fill_blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tuple[Tensor, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import COLUMNS, Column, heading
-from infuser_core.terminal import null_nonfinite, table
+from infuser_core.terminal import format_rows, null_nonfinite
 
 _WIDTH = 100
 
@@ -143,4 +143,4 @@ def format_value(value: Any) -> str:
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines of a text table of rows, long cells cut; empty for no rows."""
     cells = [{name: format_value(value) for name, value in row.items()} for row in rows]
-    return table(cells).splitlines() if cells else []
+    return format_rows(cells).splitlines() if cells else []

@@ -22,7 +22,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.system import durable
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 MOST_LINES = 12
 """Most runs with a line in the first charts of a page about several runs."""
@@ -121,7 +121,7 @@ def curves(root: Path, names: Mapping[str, str]) -> str:
             "select iteration, run, accuracy from benchmark_scores where phase = 'validate' order by iteration"
         )
     places = {(row["iteration"], row["run"]): f"{row['accuracy']:.3f}" for row in rows}
-    return table(
+    return format_rows(
         [
             {"iteration": number} | {label: places.get((number, run), "") for label, run in names.items()}
             for number in sorted({row["iteration"] for row in rows})

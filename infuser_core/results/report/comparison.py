@@ -20,7 +20,7 @@ from infuser_core.results.report.queries import ReportRun, report_run, runs_sql,
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
-from infuser_core.terminal import table, to_json
+from infuser_core.terminal import format_rows, to_json
 
 Exam = tuple[str, str]
 """Phase (evaluate or validate) and benchmark label."""
@@ -233,7 +233,7 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
         own = [[asdict(gap) for gap in gaps if len(rows) == 1 or gap.variant == row["variant"]] for row in rows]
         return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
     differences = section(gaps)
-    return "\n\n".join([table(rows), *([terminal(differences)] if differences.tables else [])])
+    return "\n\n".join([format_rows(rows), *([terminal(differences)] if differences.tables else [])])
 
 
 DIFFERENCES = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from infuser_core.results.lineage.story import printable
 from infuser_core.results.report.charts import Figure, Row
-from infuser_core.terminal import table as aligned
+from infuser_core.terminal import format_rows
 
 Query = Callable[[str], list[Row]]
 """Runs one SQL statement over the run's views and returns its rows."""
@@ -73,7 +73,7 @@ def table(
 
 def terminal(section: ReportSection) -> str:
     """A section as text for a terminal: its lines and tables."""
-    tables = [aligned([dict(zip(one.columns, row, strict=True)) for row in one.rows]) for one in section.tables]
+    tables = [format_rows([dict(zip(one.columns, row, strict=True)) for row in one.rows]) for one in section.tables]
     return "\n".join([*(line for text in section.lines for line in wrap(text, WIDTH)), *tables])
 
 

@@ -19,7 +19,7 @@ from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVer
 from infuser_core.store.store import Store
 from infuser_core.store.tables import save_rows
 from infuser_core.system import durable
-from infuser_core.terminal import table
+from infuser_core.terminal import format_rows
 
 JSON = dict[str, Any]
 SHOWN = 12
@@ -60,7 +60,7 @@ def percent(share: float, digits: int = 2) -> str:
 def results_text(results: JSON) -> str:
     """The results as text for a terminal."""
     head = f"model {results['model']}, preset {results['preset']}, seed {results['seed']}; percentages"
-    return "\n".join([head, table(result_rows(results)), *(f"note: {note}" for note in results["notes"])])
+    return "\n".join([head, format_rows(result_rows(results)), *(f"note: {note}" for note in results["notes"])])
 
 
 def results_markdown(results: JSON) -> str:
@@ -111,7 +111,7 @@ def comparison_text(comparison: JSON) -> str:
             blank | {"benchmark": f"mean: {name}", "accuracy": percent(value)}
             for name, value in means_to_show(means).items()
         ]
-    lines = [f"{comparison['answers']}: {comparison['responses']:,} responses; percentages", table(rows)]
+    lines = [f"{comparison['answers']}: {comparison['responses']:,} responses; percentages", format_rows(rows)]
     lines.append(f"{comparison['changed']:,} responses change their verdict between presets")
     kinds = [
         {
@@ -123,7 +123,7 @@ def comparison_text(comparison: JSON) -> str:
         }
         for row in comparison["changes"]
     ]
-    lines += [table(kinds[:SHOWN], width=120)] if kinds else []
+    lines += [format_rows(kinds[:SHOWN], width=120)] if kinds else []
     hidden = sum(row["responses"] for row in kinds[SHOWN:])
     return "\n".join([*lines, f"and {hidden:,} more in {len(kinds) - SHOWN} kinds (--json)"] if hidden else lines)
 
@@ -142,7 +142,7 @@ def curves_text(curves: JSON) -> str:
         for point in curve
     ]
     head = f"{curves['answers']}, preset {curves['preset']}; percentages, 95% intervals over resampled questions"
-    return f"{head}\n{table(rows)}"
+    return f"{head}\n{format_rows(rows)}"
 
 
 def leaderboard(results: JSON, plan: ExamPlan, questions: Sequence[QuestionScore]) -> JSON:

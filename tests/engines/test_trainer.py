@@ -1,5 +1,8 @@
-"""The local trainer computes what transformers' own model and torch's AdamW compute, and resumes bit for bit."""
+"""The local trainer computes what transformers' model and torch's AdamW compute, with anchor distance and entropy
+bonus, resumes bit for bit, and loads in little more memory than it then holds.
+"""
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +16,12 @@ from engine_tiny import (
     ROUTED,
     SHAPES,
     WINDOW,
+    anchored,
     gradient,
     make_checkpoint,
     make_family,
     make_groups,
+    make_source,
     step,
     stock_logprobs,
     stock_model,
@@ -25,10 +30,16 @@ from engine_tiny import (
 from objectives import objective
 from places import ROOT
 from safetensors.torch import load_file
+from solver_rows import answers, question
 from stock_engines import local_trainer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from infuser_core.config import shipped
+from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import update_solver as phase
+from infuser_core.cotrain.phases.training import train_group
+from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.protocols import TrainGroup
@@ -267,3 +278,187 @@ def test_two_deterministic_processes_compute_the_same_bits(tmp_path: Path) -> No
         for turn in (0, 1)
     ]  # fmt: skip
     assert said[0] == said[1] and said[0][0] == "True"
+
+
+CONFIG = load([shipped.find_data_file("configs/nano.yaml")])
+
+
+def with_anchor(groups: list[TrainGroup], values: list[list[list[float]]]) -> list[TrainGroup]:
+    return [
+        replace(group, rows=[replace(row, anchor_logprobs=each) for row, each in zip(group.rows, rows, strict=True)])
+        for group, rows in zip(groups, values, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("budget", [40, 4096])
+def test_loss_and_gradient_are_those_of_the_stock_models(anchor: Checkpoint, tmp_path: Path, budget: int) -> None:
+    engine, groups = trainer(anchor, dtype="float64", token_budget=budget), make_groups(SHAPES)
+    start = engine.logprobs(groups, temperature=OBJECTIVE.temperature)
+    for seed in range(3):
+        step(engine, make_groups(SHAPES[:4], seed=seed))
+    (tmp_path / "moved").mkdir()
+    engine.save(tmp_path / "moved")
+    given, objective = with_anchor(groups, start), replace(OBJECTIVE, kl=0.7)
+    engine.zero_grad()
+    report = engine.forward_backward(given, objective, denominator=3)
+    found = engine._flat.gradient.clone()
+    bare = gradient(engine, groups, denominator=3)
+    models = [
+        stock_model(Checkpoint(checkpoint_id="m", role="solver", path=str(p), step=0))
+        for p in (tmp_path / "moved", anchor.path)
+    ]
+    total, divergence, tokens = torch.zeros((), dtype=torch.float64), 0.0, 0
+    for group in groups:
+        for row in group.rows:
+            asked = (group.prompt_token_ids, row.token_ids, OBJECTIVE.temperature)
+            current, fixed = stock_logprobs(models[0], *asked), stock_logprobs(models[1], *asked).detach()
+            k3 = (fixed - current).exp() - (fixed - current) - 1
+            total = total + 0.7 * k3.sum() / (len(group.rows) * OBJECTIVE.length_norm * 3)
+            divergence, tokens = divergence + float(k3.sum().detach()), tokens + len(row.token_ids)
+    total.backward()
+    assert report.means["anchor_kl"] == pytest.approx(divergence / tokens, rel=1e-4)
+    expected = {name: each.grad for name, each in models[0].named_parameters()}
+    for name, view in engine._flat.views(found - bare).items():
+        # Stock norms compute in fp32.
+        assert float((view - expected[name]).norm()) <= 1e-4 * float(expected[name].norm()) + 1e-12, name
+
+
+def test_a_row_without_it_among_others_is_refused(anchor: Checkpoint) -> None:
+    engine, groups = trainer(anchor), make_groups(SHAPES[:2])
+    given = with_anchor(groups, engine.logprobs(groups, temperature=0.7))
+    given[0] = groups[0]
+    with pytest.raises(EngineError, match="lacks anchor_logprobs"):
+        engine.forward_backward(given, replace(OBJECTIVE, kl=0.1), denominator=1)
+
+
+class Watched(LocalTrainer):
+    """A trainer that keeps a list of what it loaded."""
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        super().load(checkpoint)
+        self.__dict__.setdefault("seen", []).append(checkpoint.checkpoint_id)
+
+
+def anchor_gap(engine: LocalTrainer, groups: list[TrainGroup], fixed: list[list[list[float]]]) -> float:
+    """Mean k3 of KL(current || anchor)."""
+    found = engine.logprobs(groups, temperature=CONFIG.cotrain.sampling.temperature)
+    gaps = [b - a for one, two in zip(found, fixed, strict=True) for x, y in zip(one, two, strict=True)
+            for a, b in zip(x, y, strict=True)]  # fmt: skip
+    return sum(math.exp(gap) - gap - 1 for gap in gaps) / len(gaps)
+
+
+def test_an_update_loads_the_anchor_only_for_it_and_stays_nearer(anchor: Checkpoint, tmp_path: Path) -> None:
+    names = [f"q{number}" for number in range(12)]
+    rows = {name: answers(name, ["w5"] * 4, correct=[True, False, True, False]) for name in names}
+    first = trainer(anchor)
+    groups = [train_group(own, [1.0] * 4) for own in rows.values()]
+    fixed = first.logprobs(groups, temperature=CONFIG.cotrain.sampling.temperature)
+    for seed in range(3):
+        step(first, make_groups(SHAPES[:4], seed=seed))
+    (tmp_path / "moved").mkdir()
+    first.save(tmp_path / "moved")
+    moved = replace(anchor, checkpoint_id="moved", path=str(tmp_path / "moved"))
+    after = []
+    for kl in (0.0, 50.0):
+        settings = phase.settings_of(CONFIG, iteration=0)
+        settings = replace(settings, step=replace(settings.step, learning_rate=3e-3, minibatch=1, kl=kl))
+        engine, out = local_trainer(Watched), tmp_path / f"out-{kl}"
+        engine.load(moved)
+        out.mkdir()
+        done = phase.update_solver(
+            [question(name) for name in names], [row for own in rows.values() for row in own], engine, settings,
+            workspace=out, before=moved, anchor=anchor,
+        )  # fmt: skip
+        assert engine.__dict__["seen"] == ["moved", *(["anchor", "moved"] if kl else [])]
+        assert [update.anchor_kl > 0 for update in done.updates] == [kl > 0] * len(names)
+        after.append(anchor_gap(engine, groups, fixed))
+    assert after[1] < 0.5 * min(after[0], anchor_gap(first, groups, fixed))
+
+
+def stock_entropy(model: torch.nn.Module, prompt: list[int], response: list[int], temperature: float) -> torch.Tensor:
+    """Entropy of the distribution that every response token is drawn from, nats, [tokens]."""
+    tokens = torch.tensor([[*prompt, *response]])
+    logits = model(input_ids=tokens).logits[0, len(prompt) - 1 : -1] / temperature
+    return torch.distributions.Categorical(logits=logits).entropy()
+
+
+@pytest.mark.parametrize("budget", [40, 4096])
+def test_loss_and_gradient_are_those_of_the_stock_model(anchor: Checkpoint, budget: int) -> None:
+    engine, groups = trainer(anchor, dtype="float64", token_budget=budget), make_groups(SHAPES)
+    # Rows without credit count too.
+    groups[0] = replace(groups[0], rows=[replace(row, advantage=0.0) for row in groups[0].rows])
+    bare = engine.forward_backward(groups, OBJECTIVE, denominator=3)
+    plain = gradient(engine, groups, denominator=3)
+    engine.zero_grad()
+    report = engine.forward_backward(groups, replace(OBJECTIVE, entropy=0.3), denominator=3)
+    found = engine._flat.gradient.clone()
+    model, bonus = stock_model(anchor), torch.zeros((), dtype=torch.float64)
+    for group in groups:
+        for row in group.rows:
+            entropy = stock_entropy(model, list(group.prompt_token_ids), list(row.token_ids), OBJECTIVE.temperature)
+            bonus = bonus + 0.3 * entropy.sum() / (len(group.rows) * OBJECTIVE.length_norm * 3)
+    (-bonus).backward()
+    assert report.loss - bare.loss == pytest.approx(-float(bonus.detach()), rel=1e-4)
+    expected = {name: each.grad for name, each in model.named_parameters()}
+    # Stock norms compute in fp32.
+    for name, view in engine._flat.views(found - plain).items():
+        assert float((view - expected[name]).norm()) <= 1e-4 * float(expected[name].norm()) + 1e-12, name
+
+
+def test_updates_with_a_bonus_leave_a_broader_policy(anchor: Checkpoint, tmp_path: Path) -> None:
+    names = [f"q{number}" for number in range(8)]
+    rows = {name: answers(name, ["w5"] * 4, correct=[True, False, True, False]) for name in names}
+    entropies = []
+    for bonus in (0.0, 5.0):
+        settings = phase.settings_of(CONFIG, iteration=0)
+        settings = replace(settings, step=replace(settings.step, learning_rate=3e-3, minibatch=1, entropy=bonus))
+        engine, out = trainer(anchor), tmp_path / f"out-{bonus}"
+        out.mkdir()
+        phase.update_solver(
+            [question(name) for name in names], [row for own in rows.values() for row in own], engine, settings,
+            workspace=out, before=anchor,
+        )  # fmt: skip
+        model = stock_model(replace(anchor, path=str(out)))
+        answer = rows[names[0]][0]
+        with torch.no_grad():
+            found = stock_entropy(model, list(answer.prompt_token_ids), list(answer.token_ids), 1.0)
+        entropies.append(float(found.mean()))
+    assert entropies[1] > entropies[0] + 0.05
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "tests/support")
+from stock_engines import local_trainer
+from infuser_core.schemas import Checkpoint
+
+def resident(what):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
+
+def load(path):
+    trainer = local_trainer()
+    trainer.load(Checkpoint(checkpoint_id="anchor", role="solver", path=path, step=0))
+    return trainer
+
+load(sys.argv[1])
+before = resident("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+trainer = load(sys.argv[2])
+print((resident("VmHWM") - before) / trainer._flat.data.numel())
+"""
+"""Prints the peak of the second load, bytes per parameter; the first one has brought the libraries in."""
+
+
+def made(folder: Path, **sizes: int) -> Checkpoint:
+    return anchored(make_source(folder / "source", **sizes))
+
+
+def test_a_load_peaks_little_above_weights_gradient_and_moments(tmp_path: Path) -> None:
+    tiny = made(tmp_path / "tiny")
+    wide = made(tmp_path / "wide", hidden_size=384, intermediate_size=1152, head_dim=64, num_hidden_layers=10)
+    command = [sys.executable, "-c", MEASURE, tiny.path, wide.path]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    # Four buffers of four bytes; a mapped file of moments would add eight.
+    assert 15 < float(ran.stdout) < 19
