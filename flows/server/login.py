@@ -92,8 +92,8 @@ class Login:
         return PlainTextResponse(f"{PATH}?token={link}")
 
     def _knows(self, request: Request) -> bool:
-        known = f"Basic {self._password}"
-        return secrets.compare_digest(request.headers.get("authorization", "").encode(), known.encode())
+        expected = f"Basic {self._password}"
+        return secrets.compare_digest(request.headers.get("authorization", "").encode(), expected.encode())
 
 
 def _script(value: str) -> str:
