@@ -128,7 +128,7 @@ class Rooms:
         elif path.startswith(_FORMER):
             await RedirectResponse(f"{UI}{path}", status_code=302)(scope, receive, send)
         elif path.startswith(f"{VIEW}/"):
-            await RedirectResponse("/" + path.removeprefix(VIEW).lstrip("/"), status_code=302)(scope, receive, send)
+            await RedirectResponse(f"/{path.removeprefix(VIEW).lstrip('/')}", status_code=302)(scope, receive, send)
         elif f"{path}/".startswith(_OF_PREFECT):
             await self._prefect(scope, receive, send_with_policy)
         else:

@@ -18,6 +18,7 @@ from flows.deployment import UI
 from infuser_core.results.view.app import remember
 
 PATH = "/login"
+SLASHES = "/\\"
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Log in</title></head><body>
 <p id="refused" hidden>{refusal} <code>infuser serve --login</code> prints a link that logs in.</p>
@@ -70,7 +71,7 @@ class Login:
             refusal="This link has been used." if link else "This browser is not logged in.",
             password=_script(self._password if is_valid else ""),
             # A path of this server only: no other site.
-            target=_script("/" + target.lstrip("/\\")),
+            target=_script(f"/{target.lstrip(SLASHES)}"),
             path=_script(PATH),
         )
         policy = f"default-src 'none'; script-src 'nonce-{nonce}'; connect-src 'self'; frame-ancestors 'none'"
