@@ -26,12 +26,11 @@ import typer
 
 from infuser_core import settings
 from infuser_core.errors import EngineError, UsageError
+from infuser_core.results.lineage.addresses import UI
 from infuser_core.store import lease
 from infuser_core.system import durable
 
 HOST = "127.0.0.1"
-UI = "/v2"
-"""Path of Prefect's UI on its server."""
 _PASSWORD = "PREFECT_API_AUTH_STRING"
 _QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -310,6 +309,8 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     with _claim(root) as file, listen(port) as listening:
         url = address(listening)
         signal.signal(signal.SIGTERM, _interrupt)
+        # A shell script starts background jobs with an ignored SIGINT, which ends the runner here.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         process = start(listening, root, hosts=hosts)
         try:
             wait_until_up(url, process)

@@ -27,10 +27,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flows.deployment import UI
 from flows.server.login import PATH, Login
 from flows.server.mirror import mirror
-from infuser_core.results.lineage.markdown import PAGES, VIEW
+from infuser_core.results.lineage.addresses import PAGES, UI, VIEW
 from infuser_core.results.view.app import application
 
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]

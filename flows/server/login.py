@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from flows.deployment import UI
+from infuser_core.results.lineage.addresses import UI
 from infuser_core.results.view.app import remember
 
 PATH = "/login"

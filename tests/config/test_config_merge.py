@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from places import CONFIGS
 
+from flows.pipeline import resolve
 from infuser_core.config.overlays import load, merge
 
 # A shape of settings: a key always holds a mapping or always a value, as in RunConfig.
@@ -87,3 +88,9 @@ def test_the_same_settings_always_give_the_same_run_name(tmp_path: Path):
 @pytest.mark.parametrize(("name", "run"), [("nano", "nano-s42-469d4b"), ("qwen3-8b", "qwen3-8b-s42-062241")])
 def test_settings_that_are_new_and_off_change_no_runs_name(name: str, run: str):
     assert load([CONFIGS / f"{name}.yaml"]).run_name() == run
+
+
+def test_a_flow_run_takes_dotted_overrides_as_the_command_line_does() -> None:
+    overrides = {"cotrain.iterations": 4, "cotrain": {"group_size": 6}}
+    config = load([Path("nano")], ["cotrain.iterations=4", "cotrain.group_size=6"])
+    assert resolve(["nano"], overrides, None, None) == config

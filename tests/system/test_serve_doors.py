@@ -119,7 +119,7 @@ def test_sockets_open_to_the_secret_alone(served: Served, path: str) -> None:
 
 
 def test_the_owner_starts_runs_whose_parameters_name_no_foreign_code(served: Served) -> None:
-    named = {"cotrain": {"question": {"labeller": "this:s"}}, "name": "doors"}
+    named = {"cotrain.question.labeller": "this:s", "name": "doors"}
     started = served.prefect(
         "deployment", "run", "infuser/full-pipeline", "--param", f"overrides={json.dumps(named)}", "--watch"
     )  # fmt: skip

@@ -84,6 +84,8 @@ def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(serv
     assert {entry.phase for entry in second if entry.state == "ran"} >= {"update_solver", "select", "evaluate"}
     states = [task["state_name"] for task in served.post("task_runs/filter", {})]
     assert states.count("Cached") >= 5
+    lines = eventually(lambda: [line for line in messages(served) if line.startswith("rollout_dev, iteration 0:")], 20)
+    assert lines == ["rollout_dev, iteration 0: 1 artifact in the store"]
 
 
 def test_many_writers_at_once_are_all_served(served: Served) -> None:
@@ -96,7 +98,7 @@ def test_many_writers_at_once_are_all_served(served: Served) -> None:
     assert len(set(made)) == 60
 
 
-def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served) -> None:
+def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served, finished: str) -> None:
     artifacts = served.post("artifacts/filter", {"sort": "CREATED_DESC"})
     page = next(a["data"] for a in artifacts if a["key"].startswith("solver-after-update-"))
     for part in ("| step |", "## Recipe", "## Made from", "- solver: `", 'infuser sql "select * from updates where'):
@@ -108,14 +110,46 @@ def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served) -> None:
 def test_a_run_is_tagged_and_its_log_has_the_numbers_of_every_stage(served: Served, finished: str) -> None:
     (run, *_) = [root for root in served.roots() if root["name"] == finished]
     assert {f"run:{finished}", "config:nano", "seed:42"} <= {*run["tags"]}
-    asked = {"limit": 200, "sort": "TIMESTAMP_DESC"}
-
-    def scored() -> list[str]:
-        lines = [each["message"] for each in served.post("logs/filter", asked)]
-        return [line for line in lines if "score_influence" in line and "mean score" in line]
-
     # Prefect sends its log every few seconds.
-    assert eventually(scored, 20)
+    lines = eventually(
+        lambda: [line for line in messages(served) if "score_influence" in line and "mean score" in line], 20
+    )
+    pages = f"{served.url.removesuffix('/api')}{PAGES}"
+    assert all(f"  {pages}/influence-scores-iteration-" in line for line in lines), "the UI makes it a link"
+
+
+def test_task_runs_are_named_by_what_they_work_on(served: Served, finished: str) -> None:
+    names = {task["name"] for task in served.post("task_runs/filter", {})}
+    assert names >= {
+        "questions dev",
+        "questions validation",
+        "respond validation, iteration 0",
+        "rollout_dev, iteration 1",
+    }
+    flows = {run["name"] for run in served.post("flow_runs/filter", {})}
+    assert flows >= {finished, f"co-training of {finished}", f"evaluation of {finished}", "iteration-1"}
+
+
+def test_the_page_of_a_run_is_written_after_every_validation(served: Served, finished: str) -> None:
+    pages = [page for page in served.post("artifacts/filter", {}) if page["key"] == artifact_key("run", finished)]
+    validations = [
+        entry
+        for entry in Journal(served.store, finished).entries()
+        if (entry.phase, entry.state) == ("validate", "ran")
+    ]
+    assert len(pages) == len(validations) + 1
+
+
+def test_every_parameter_of_the_deployment_is_described(served: Served) -> None:
+    (deployment_row,) = served.post("deployments/filter", {})
+    parameters = deployment_row["parameter_openapi_schema"]["properties"]
+    assert all(each["description"] for each in parameters.values()) and parameters["configs"]["default"] == ["nano"]
+    assert "qwen3-4b" in parameters["configs"]["items"]["anyOf"][0]["enum"]
+
+
+def messages(served: Served) -> list[str]:
+    """The newest lines of Prefect's log."""
+    return [each["message"] for each in served.post("logs/filter", {"limit": 200, "sort": "TIMESTAMP_DESC"})]
 
 
 @BROWSER
@@ -174,7 +208,7 @@ def test_the_page_of_the_run_shows_its_curves_and_leads_to_every_artifact(
     assert len(widths.split(",")) == 2 and "0" not in widths.split(",")
     page.photograph(shots / "4-run.png")
     linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
-    pages = {href for href in linked if href and href.startswith("/artifacts/key/")}
+    pages = {href for href in linked if href and href.startswith(f"{PAGES}/")}
     keys = {page_key(record.phase, record.iteration, record.key) for record in graph.records.values()}
     assert pages >= {f"{PAGES}/{key}" for key in keys}
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.config.phase_table import FACTS
+from infuser_core.results.lineage.addresses import PAGES, VIEW
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import format_value
+from infuser_core.schemas import COLUMNS, Column
 from infuser_core.store import tables
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record, stage_title
 from infuser_core.store.store import Store
 
-VIEW = "/view"
-"""Path on Prefect's server that leads to the viewer."""
-PAGES = "/v2/artifacts/key"
-"""Path on Prefect's server of an artifact's newest page."""
 _PREVIEW, _FACTS, _LINE = 5, 3, 160
+_WIDE = 6
+"""Most columns of a preview: more would run off a page that has a side bar."""
 
 
 def artifact_key(*parts: str) -> str:
@@ -37,16 +37,23 @@ def page_key(phase: str, iteration: int, key: str) -> str:
 
 
 def described(record: Record, run: str) -> str:
-    """Description of an artifact below its title in Prefect's lists."""
-    facts = "; ".join(f"{name} {format_value(value)}" for name, value in list(record.summary.items())[:_FACTS])
-    return f"run {run}{': ' if facts else ''}{facts[:_LINE]}; see `infuser why {record.key}`"
+    """Description of an artifact below its title in Prefect's lists, which cut it: its main number comes first."""
+    curve = FACTS[record.phase].curve if record.phase in FACTS else None
+    facts = sorted(
+        ((name, value) for name, value in record.summary.items() if value != record.label),
+        key=lambda fact: (curve is None or fact[0] != curve.value, not isinstance(fact[1], int | float)),
+    )
+    first, *others = [f"{name} {format_value(value)}" for name, value in facts[:_FACTS]] or [""]
+    place = f"iteration {record.iteration}" if record.iteration >= 0 else ""
+    return ", ".join(filter(None, [first, record.label, place, *others]))[:_LINE] + f"; run {run}"
 
 
 def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (), run: str = "") -> str:
     """Markdown page of an artifact with its `users`. With a `run`, it has links for Prefect's UI."""
     lines = [f"# {heading(record.phase, record.iteration)}", "", f"`{record.id}`, made in {record.seconds:.2f} s", ""]
     if run:
-        lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{record.key})", ""]
+        story = f"{VIEW}/runs/{run}/why/{record.key}"
+        lines += [f"[Its history in the viewer]({story}), with [what was made from it]({story}#used_by)", ""]
     facts = (*record.summary.items(), *record.machine.items())
     lines += [f"- **{name}**: {format_value(value)}" for name, value in facts]
     inputs = record.inputs.items()
@@ -57,9 +64,9 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
             source = Catalogue(store.root).find(key)
             sources.append(f"- {name}: {link(source) if source else f'`{key}`, which is no longer in the store'}")
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
-    for name, count in record.rows.items():
-        rows = tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
-        lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]
+    previews = {name: tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW) for name in record.rows}
+    for name, rows in sorted(previews.items(), key=lambda preview: not _has_text(preview[1])):
+        lines += ["", f"## {name} ({record.rows[name]} rows)", "", *_preview(rows), ""]
         lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
     lines += ["", "## Made from", ""]
     lines += [f"- {name}: `{identity}`" for name, identity in inputs] or ["- nothing but its configuration"]
@@ -67,6 +74,31 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
         lines += ["", "## Used by", "", *[f"- `{user.id}`" for user in users]]
     lines += ["", "## Recipe", "", "```json", json.dumps(record.recipe, indent=1, sort_keys=True), "```"]
     return "\n".join(lines)
+
+
+def _has_text(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(COLUMNS.get(name, Column()).is_text for row in rows[:1] for name in row)
+
+
+def _preview(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines of a table with the columns that a person reads, texts first, and the names of the others."""
+    if not rows:
+        return ["no rows"]
+
+    def place(name: str) -> int:
+        """Texts come first, then values; identifiers, lists and empty columns come last."""
+        column, values = COLUMNS.get(name, Column()), [row[name] for row in rows if row[name] not in (None, "", [])]
+        if column.is_text and values:
+            return 0
+        if not values or isinstance(values[0], list | dict):
+            return 3
+        return 2 if column.refers_to or column.is_detail else 1
+
+    names = sorted(rows[0], key=place)
+    lines = [markdown_table([{name: row[name] for name in names[:_WIDE]} for row in rows])]
+    if names[_WIDE:]:
+        lines += ["", f"More columns: {', '.join(names[_WIDE:])}"]
+    return lines
 
 
 def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
