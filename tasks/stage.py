@@ -102,7 +102,8 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
 
     @task(
         name=function.__name__,
-        task_run_name=run_name,
+        # Its protocol has a class method that a function lacks.
+        task_run_name=cast(Any, run_name),
         cache_policy=NO_CACHE,
         persist_result=False,
         retries=1,
