@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import typer
 
@@ -327,6 +327,17 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def _stop_runner(runner: Any, *_: object) -> None:
+    """End Prefect's runner and its flow runs; a second signal ends it at once.
+
+    Prefect's own handler makes the coroutine first, and leaves it behind if the loop ends before it can begin.
+    """
+    if not runner.started or runner.stopping:
+        raise KeyboardInterrupt
+    loop = runner._loop
+    loop.call_soon_threadsafe(lambda: loop.create_task(runner.astop()))
+
+
 def _print_how_to(server: RunningServer) -> None:
     pages = server.url.removesuffix("/api")
     # A file may have other readers.
@@ -351,8 +362,7 @@ def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
     from flows.full_pipeline import infuser
     from flows.server.crashed_runs import install_automations, keep_settling, settle_at_start, store_tag
 
-    # As Ctrl-C does: Prefect's handler schedules a coroutine on a loop that may end before it.
-    setattr(Runner, Runner.handle_sigterm.__name__, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    setattr(Runner, Runner.handle_sigterm.__name__, _stop_runner)
     since = datetime.now(UTC)
     install_automations()
     settle_at_start(root, since=since)
