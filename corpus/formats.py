@@ -14,7 +14,7 @@ from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
 from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, write_errors, write_json, write_table
-from infuser_core.errors import DocumentError, UsageError
+from infuser_core.errors import DocumentError, UsageError, quantity
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.plugins import MAIN_ROUTE, ROUTES
 from infuser_core.schemas import Document
@@ -166,7 +166,10 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
     path = pool_file(pool)
     if out.exists() and out.samefile(path):
         raise UsageError(f"{out} is the pool itself", hint="name another file with --out")
-    extras = _read_extras(path.parent / EXTRA)
+    extra_file = path.parent / EXTRA
+    extra_lines = extra_file.read_bytes().decode("utf-8", "surrogatepass").split("\n") if extra_file.is_file() else []
+    extra_rows: Iterator[dict[str, Any]] = (json.loads(line) for line in extra_lines if line)
+    extras = {row["document_id"]: row for row in extra_rows if "document_id" in row}
     documents = list(typed_rows(path, Document))
     with write_errors(out):
         if format_ == "parquet":
@@ -184,14 +187,6 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
             data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         durable.write(out, data.encode("utf-8", "surrogatepass"))
     return {"format": format_, "documents": len(documents), "left_out": []}
-
-
-def _read_extras(path: Path) -> dict[str, dict[str, Any]]:
-    if not path.is_file():
-        return {}
-    lines = path.read_bytes().decode("utf-8", "surrogatepass").split("\n")
-    rows: Iterator[dict[str, Any]] = (json.loads(line) for line in lines if line)
-    return {row["document_id"]: row for row in rows if "document_id" in row}
 
 
 def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -216,7 +211,7 @@ def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None
 
 def describe(facts: Mapping[str, Any], out: Path) -> str:
     """Describe an import or export for the terminal, in one or two lines."""
-    lines = [f"{facts['documents']} documents: {out}"]
+    lines = [f"{quantity(facts['documents'], 'document')}: {out}"]
     if facts.get("kept_beside"):
         lines.append(f"kept in {EXTRA}: {', '.join(facts['kept_beside'])}")
     if facts.get("left_out"):

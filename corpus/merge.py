@@ -68,7 +68,13 @@ def merge_pools(pools: Sequence[Path], out: Path) -> dict[str, Any]:
         require_built(pool)
     parts, sources = _unite_sources(pools)
     for fact in ("judge", "tokenizer"):
-        _require_equal(parts, fact)
+        values = [part.facts[fact] for part in parts]
+        other = next((place for place, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            raise UsageError(
+                f"{fact}: {values[0]!r} in {parts[0].folder}, {values[other]!r} in {parts[other].folder}",
+                hint="pools that are merged are built with the same settings",
+            )
     (out / MARKDOWN).mkdir(parents=True, exist_ok=True)
     for part in parts:
         duplicates = {row.markdown for row in read_sources(part.folder) if row.source_id in part.duplicates}
@@ -116,17 +122,6 @@ def _unite_sources(pools: Sequence[Path]) -> tuple[list[MergedPool], list[PoolSo
         owners |= new
         parts.append(MergedPool(folder=pool, facts=read_facts(pool), duplicates=frozenset(duplicates)))
     return parts, sources
-
-
-def _require_equal(parts: Sequence[MergedPool], fact: str) -> None:
-    """Raises UsageError if the reports of the pools differ in the entry `fact`, such as the judge."""
-    values = [part.facts[fact] for part in parts]
-    other = next((place for place, value in enumerate(values) if value != values[0]), None)
-    if other is not None:
-        raise UsageError(
-            f"{fact}: {values[0]!r} in {parts[0].folder}, {values[other]!r} in {parts[other].folder}",
-            hint="pools that are merged are built with the same settings",
-        )
 
 
 def _merge_coverage(parts: Sequence[MergedPool], sources: Sequence[PoolSource]) -> list[Coverage]:

@@ -122,10 +122,16 @@ def markdown_name(source_id: str) -> str:
     return f"{name.lstrip('.')}.md"
 
 
-def refuse_imported(out: Path) -> None:
-    """Raises UsageError if the folder holds an imported pool."""
+def refuse_other_folder(out: Path) -> None:
+    """Raises UsageError if the folder holds an imported pool, or files but no pool."""
+    hint = "name another folder with --out"
     if (out / IMPORTED).is_file():
-        raise UsageError(f"{out} holds an imported pool", hint="name another folder with --out")
+        raise UsageError(f"{out} holds an imported pool", hint=hint)
+    names = [] if (out / DOCUMENTS).is_file() else sorted(path.name for path in out.glob("[!.]*"))
+    others = [name for name in names if name not in (DISCARDED, SOURCES, MARKDOWN, REPORT, FACTS, OVERLAPS, SEARCH)]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise UsageError(f"{out} holds other files: {others[0]}{more}", hint=hint)
 
 
 def build_name(out: Path) -> str:

@@ -44,8 +44,15 @@ def problem_rows(
         for place in range(settings.count if unique else 0)
     ]
     Random(settings.seed).shuffle(rows)
+    documents = []
+    for name, problem in rows:
+        answer = problem.answer
+        if problem.choices:
+            answer = f"{answer}) {problem.choices[LETTERS.index(answer)]}"
+        text = f"{render_question(problem.text, problem.choices)}\n\nAnswer: {answer}"
+        documents.append(_row(name, f"problems-{number}", text, problem.domain, settings.route))
     return Problems(
-        documents=[_document(number, name, problem, settings.route) for name, problem in rows],
+        documents=documents,
         problems=[replace(problem, document_id=name) for name, problem in rows],
         skipped=skipped,
     )
@@ -60,14 +67,6 @@ def blank_rows(counts: Mapping[str, int]) -> list[Document]:
 def _normalise(question: Question) -> str:
     """Text and choices of a question, case-folded and with single blanks, to recognise equal questions."""
     return " ".join(render_question(question.text, question.choices).casefold().split())
-
-
-def _document(number: int, name: str, problem: Question, route: str) -> Document:
-    answer = problem.answer
-    if problem.choices:
-        answer = f"{answer}) {problem.choices[LETTERS.index(answer)]}"
-    text = f"{render_question(problem.text, problem.choices)}\n\nAnswer: {answer}"
-    return _row(name, f"problems-{number}", text, problem.domain, route)
 
 
 def _row(name: str, source_id: str, text: str, domain: str, route: str) -> Document:

@@ -12,6 +12,8 @@ from corpus.find.registry import Coverage
 from corpus.find.search import FailedQuery
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
+from infuser_core.cotrain.phases.parts.health import missing_inclusions_warning
+from infuser_core.errors import quantity
 from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
 from infuser_core.store.tables import TableRows
@@ -21,7 +23,8 @@ SAMPLES = 10
 NO_AUDIT = "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"
 _HINTS = {
     "missing": "check the path",
-    "needs_ocr": "scanned books need the marker command (INFUSER_MARKER)",
+    "needs_ocr": "a scanned book: `ocrmypdf IN OUT` adds its text; or `pip install marker-pdf` in a separate "
+    "environment, and name its marker_single in INFUSER_MARKER",
     "no documents": "chunk sizes and the judge are settings: --config, --judge; discarded.parquet has every reason",
     "download": "the same command tries again; sources.parquet has the reason of each",
 }
@@ -266,12 +269,16 @@ def summary_text(facts: Mapping[str, Any], sources: Sequence[PoolSource], out: P
     """Summary of a build for the terminal: counts, rejected sources, the audit, and the files."""
     rejected = [row for row in sources if row.status != "admitted"]
     lines = [
-        f"{facts['documents']} documents of {facts['admitted_sources']} sources, mean {facts['mean_tokens']:g} tokens; "
-        f"{facts['discarded']} spans discarded; judge: {facts['judge']}",
+        f"{quantity(facts['documents'], 'document')} of {quantity(facts['admitted_sources'], 'source')}, "
+        f"mean {facts['mean_tokens']:g} tokens; {quantity(facts['discarded'], 'span')} discarded; "
+        f"judge: {facts['judge']}",
         *[f"rejected: {row.input}: {row.reason}" for row in rejected[:_MAX_REJECTED]],
     ]
     if len(rejected) > _MAX_REJECTED:
         lines.append(f"rejected: {len(rejected) - _MAX_REJECTED} more, see {REPORT}")
+    missing = sum(row["lines"] for row in facts["left_out"] if row["reason"] == "missing")
+    if warning := missing_inclusions_warning(missing):
+        lines.append(f"warning: {warning}")
     if facts["search_failures"]:
         names = sorted({row["catalogue"] for row in facts["search_failures"]})
         lines.append(f"no answer from {', '.join(names)}: see {REPORT}; the same command asks again")

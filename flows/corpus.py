@@ -13,11 +13,11 @@ from typing import Any
 
 from corpus import pool as pools
 from corpus import report
-from corpus.find.named_sources import SourceItem, gather_sources
+from corpus.find.named_sources import SourceItem, gather_sources, is_address
 from corpus.settings import BuildSettings, build_settings
 from infuser_core import settings
 from infuser_core.config.overlays import load
-from infuser_core.errors import BusyRunError, ConfigError, DocumentError, InfuserError
+from infuser_core.errors import BusyRunError, ConfigError, DocumentError, InfuserError, UsageError
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.terminal import live_console
 from tasks import audits, documents, pool, textbooks
@@ -154,9 +154,12 @@ def build_pool(
         raise ConfigError(error.message, hint=hint) from error
     from corpus.find.web_config import WebConfig
 
+    missing = [text for text in sources if not is_address(text) and not Path(text).exists()]
+    if missing and len(missing) == len(sources) and not search:
+        raise UsageError(f"{missing[0]}: no such file or folder", hint="correct the path; nothing was written")
     build = build_settings(config, judge=judge)
     with pools.write_errors(out), _locked(out):
-        pools.refuse_imported(out)
+        pools.refuse_other_folder(out)
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time per folder; it protects its artifacts against gc, but commands list no such run.
         name = pools.build_name(out)

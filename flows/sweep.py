@@ -23,7 +23,7 @@ import typer
 from flows.execute import execute, exit_code
 from infuser_core import settings
 from infuser_core.config.run import RunConfig
-from infuser_core.errors import ConfigError, InfuserError, StageError
+from infuser_core.errors import ConfigError, InfuserError, StageError, quantity
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.sweeps import Pace
 from infuser_core.store.journal import Journal
@@ -122,7 +122,7 @@ def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> No
     root = settings.writable_store_root()
     open_ = [config for config in configs if not Journal(root, config.run_name()).is_finished()]
     say = partial(typer.echo, err=quiet)
-    say(f"{len(configs)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
+    say(f"{quantity(len(configs), 'run')}, {len(open_)} to do; logs: {root / 'sweeps'}")
     if not open_:
         return
     for config in open_:
@@ -145,7 +145,9 @@ def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> No
         work.stop()
     if work.failed:
         lines = "; ".join(f"{run}: {message}" for run, message in work.failed.items())
-        raise StageError(f"{len(work.failed)} runs failed: {lines}", hint="the same command runs them again")
+        raise StageError(
+            f"{quantity(len(work.failed), 'run')} failed: {lines}", hint="the same command runs them again"
+        )
 
 
 def _last_line(log: Path) -> str:

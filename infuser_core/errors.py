@@ -34,6 +34,11 @@ def abbreviate(value: object) -> str:
     return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}..."
 
 
+def quantity(count: int, noun: str, plural: str = "") -> str:
+    """A count with its noun in the singular or the plural, such as `1 book` or `2 books`."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def closest_names(word: str, names: Iterable[str]) -> list[str]:
     """Up to three names spelled like `word`, the most similar first."""
     # Imported here: needed only after a misspelling.
@@ -149,8 +154,12 @@ class BusyRunError(InfuserError, RuntimeError):
     exit_code = 2
 
 
-class DataWarning(UserWarning):
-    """A warning about evaluation data, such as a benchmark whose rows differ from those used in the paper."""
+class InfuserWarning(UserWarning):
+    """Base class of this project's warnings: shown as one line, and written to a run's log."""
+
+
+class DataWarning(InfuserWarning):
+    """A warning about data or about what a run learns from it, such as answer keys that are mostly wrong."""
 
 
 class Terminated(InfuserError, RuntimeError):
@@ -159,5 +168,5 @@ class Terminated(InfuserError, RuntimeError):
     exit_code = 143
 
 
-class EngineWarning(UserWarning):
+class EngineWarning(InfuserWarning):
     """An engine has a problem that does not change results, such as a slower code path for this model."""

@@ -66,7 +66,7 @@ class Registry:
             return module, getattr(module, attribute) if attribute else module
         except (ModuleNotFoundError, AttributeError) as error:
             message = f"{self.kind} {name!r} cannot be imported: {error}"
-            raise ConfigError(message, hint=f"expected {self.outside}") from error
+            raise ConfigError(message, hint=_import_hint(error, module_name, f"expected {self.outside}")) from error
 
 
 def find_object(name: str, *, key: str) -> Any:
@@ -76,7 +76,16 @@ def find_object(name: str, *, key: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
+        hint = _import_hint(error, module, "expected package.module:name of a function")
+        raise ConfigError(f"{key} = {name!r}: {error}", hint=hint) from error
+
+
+def _import_hint(error: Exception, module: str, form: str) -> str:
+    """Hint for a plug-in that cannot be imported: where Python looks for its module, else the form of its name."""
+    package = module.partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and error.name == package:
+        return f"Python must find it: `PYTHONPATH=. infuser ...` if {package} is in this folder"
+    return form
 
 
 def shipped_plugins_only() -> bool:
@@ -102,7 +111,7 @@ def _check_allowed(kind: str, name: str) -> None:
 REWARDS = Registry(kind="reward", package="infuser_core.cotrain.rewards", outside="my_package.module:name")
 """Generator rewards: `reward(score)` for one question, or `rewards(scores, questions)` for all of an iteration."""
 ROUTES = Registry(kind="route", package="infuser_core.cotrain.routes", outside="my_package.my_route")
-"""Routes, which turn a document into a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; optional
+"""Routes, which turn a document into a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `carry`; optional
 `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
 """Verifiers, which compare a response with the reference answer: `check`; optional `check_many`, `RUNS_PROGRAMS` and

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
-from infuser_core.errors import DataWarning, EngineWarning
+from infuser_core.errors import InfuserWarning
 
 _DRAW_SECONDS = 0.2
 _WIDTH = 118
+_CELL = 48
 _CLEAR = "\r\x1b[2K"
 _MEGABYTE = 1_000_000
 # C0 except tab and newline, DEL, C1, and changes of the writing direction.
@@ -45,7 +46,7 @@ def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """Format a warning, as `warnings.formatwarning` does: one readable line for this project's own warnings."""
-    if issubclass(category, (DataWarning, EngineWarning)):
+    if issubclass(category, InfuserWarning):
         return f"warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
@@ -118,6 +119,12 @@ class Console:
         elif not passing:
             self.keep(line)
 
+    def warn(self, line: str) -> None:
+        """Log a warning and print it permanently, also to a file or a pipe."""
+        self.say(f"warning: {line}")
+        if not self.enabled and not self.plain:
+            _write(f"warning: {printable(line)}\n")
+
     def keep(self, line: str) -> None:
         """Print a permanent line to a terminal only."""
         if self.enabled:
@@ -140,7 +147,7 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def format_rows(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
+def format_rows(rows: Sequence[Mapping[str, Any]], *, width: int = _CELL) -> str:
     """Format rows as a text table, fitted to the terminal's window if there is one; long values are cut.
 
     The columns are the keys of the first row.
@@ -174,7 +181,11 @@ def format_rows(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
 def _format_cell(value: Any, width: int) -> str:
     if value is None or value == "" or value != value:
         return "-"
-    text = f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " "))
+    return shorten(f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " ")), width)
+
+
+def shorten(text: str, width: int = _CELL) -> str:
+    """A text of at most `width` characters; a longer one ends with three dots."""
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -190,6 +201,17 @@ def format_duration(seconds: float) -> str:
 def num_visible_rows(lines: int) -> int:
     """Number of a table's `lines` that fit into the terminal's window; all without a terminal."""
     return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
+
+
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Format increasing whole numbers as ranges, such as `0-4, 7`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ", ".join("-".join(map(str, each)) for each in ranges)
 
 
 @contextmanager

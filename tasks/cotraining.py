@@ -82,20 +82,19 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        result = gradient_phase.dev_gradient(
+        facts, not_finite = gradient_phase.dev_gradient(
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
             workspace=workspace,
             progress=progress,
         )
-        facts = result.facts
         status = "ok" if facts.norm > 0 else "dev signal exhausted: every dev group has zero variance"
         outcome = Outcome(
             tables={"gradients": Table(row_type=Gradient, rows=[facts])},
             summary={"norm": facts.norm, "accuracy": facts.accuracy, "status": status},
         )
-        return add_not_finite(outcome, result.not_finite)
+        return add_not_finite(outcome, not_finite)
 
     inputs = {"rollouts": rollouts, "solver": solver}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)

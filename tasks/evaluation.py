@@ -8,10 +8,12 @@ from typing import Any
 
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import select as select_phase
+from infuser_core.cotrain.phases.parts.health import leak_warning
+from infuser_core.errors import quantity
 from infuser_core.evaluation import evaluate as evaluate_phase
 from infuser_core.evaluation.answers import collect_responses, responses_outcome, scores_outcome
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
-from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
+from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks
 from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.evaluation.evaluate import respond as ask
 from infuser_core.evaluation.models import EvaluatedModel
@@ -177,7 +179,11 @@ def retain(run_name: str, completed: int, validations: Mapping[int, ArtifactRef 
         best = {list(scored)[select_phase.best_index(accuracies)]} if scored else set()
         candidates = best | (candidates - scored.keys())
     pruning = gc.prune_run(run.store.root, run.name, keep, passed=completed, candidates=candidates)
-    notes = [f"{len(pruning.items)} artifacts thinned out, {format_size(pruning.bytes)}"] if pruning.items else []
+    notes = (
+        [f"{quantity(len(pruning.items), 'artifact')} thinned out, {format_size(pruning.bytes)}"]
+        if pruning.items
+        else []
+    )
     for note in [*notes, *pruning.notes]:
         run.log.note(f"retention after iteration {completed}: {note}")
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.cotrain.phases.parts.health import health_warnings
+from infuser_core.cotrain.phases.parts.health import health_warnings, key_warning
 from infuser_core.cotrain.phases.rollout_questions import PseudoLabel
 from infuser_core.cotrain.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
-from infuser_core.evaluation.statistics.key_accuracy import key_warning
+from infuser_core.errors import DataWarning
 from infuser_core.schemas import KeyAccuracy, Question, Rollout, Update
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
@@ -46,7 +46,7 @@ def add_key_accuracy(outcome: Outcome, run: Run, keys: Sequence[KeyAccuracy]) ->
     """Add the estimated share of right keys; warn if it is below `cotrain.key_floor`."""
     for row in keys:
         if warning := key_warning(row, run.config.cotrain.key_floor):
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(warning, DataWarning, stacklevel=2)
     shares = {f"key_{name}": round(getattr(row, name), 4) for row in keys for name in ("accuracy", "low", "high")}
     tables = {**outcome.tables, "key_accuracies": Table(row_type=KeyAccuracy, rows=keys)}
     return replace(outcome, tables=tables, summary={**outcome.summary, **shares})
@@ -55,7 +55,7 @@ def add_key_accuracy(outcome: Outcome, run: Run, keys: Sequence[KeyAccuracy]) ->
 def steps_of(before: int, updates: list[Update]) -> dict[str, object]:
     """Summarize an update by taken and skipped steps; emits health warnings."""
     for line in health_warnings(updates[0].role, updates) if updates else []:
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(line, DataWarning, stacklevel=2)
     count = sum(not update.skipped for update in updates)
     status = "ok" if updates else "skipped: no group with variance"
     if count < len(updates):

@@ -22,6 +22,7 @@ from infuser_core.errors import (
     PrunedError,
     Terminated,
     UsageError,
+    quantity,
 )
 from infuser_core.store.recipe import ArtifactRef, Recipe, stage_title
 from tasks.interrupts import Overdue
@@ -197,7 +198,9 @@ def _show_cached(label: str, artifacts: int) -> None:
 
     @task(name=label, task_run_name=label, cache_policy=NO_CACHE, persist_result=False)
     def cached() -> Any:
-        return Completed(name="Cached", message=f"{label}: {artifacts} artifacts in the store", data=artifacts)
+        return Completed(
+            name="Cached", message=f"{label}: {quantity(artifacts, 'artifact')} in the store", data=artifacts
+        )
 
     show: Any = cached
     show()

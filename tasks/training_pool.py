@@ -11,6 +11,7 @@ from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import allocate as allocate_phase
 from infuser_core.cotrain.phases.allocate import Budget, fixed_budget
 from infuser_core.cotrain.phases.generate_questions import excluded_documents
+from infuser_core.cotrain.phases.parts.health import small_pool_warning
 from infuser_core.cotrain.route import blank_routes
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.evaluation.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
@@ -38,10 +39,9 @@ def documents_of(store: Store, pool: ArtifactRef) -> list[Document]:
 
 def warn_of_small_pool(run: Run, pool: Sequence[Document]) -> None:
     """Emit a DataWarning if an iteration draws more documents than the pool has, not counting excluded ones."""
-    number, available = run.config.cotrain.documents, len(pool) - len(excluded_documents(run.config, pool))
-    if available < number:
-        text = f"cotrain.documents = {number:,} and the pool has {available:,}: every iteration draws all {available:,}"
-        warnings.warn(text, DataWarning, stacklevel=2)
+    available = len(pool) - len(excluded_documents(run.config, pool))
+    if warning := small_pool_warning(run.config.cotrain.documents, available):
+        warnings.warn(warning, DataWarning, stacklevel=2)
 
 
 def problems_of(store: Store, pool: ArtifactRef) -> list[Question]:

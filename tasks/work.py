@@ -11,7 +11,7 @@ from shutil import disk_usage
 
 from infuser_core.config.phase_table import Phase
 from infuser_core.engines.pool import facts_of, record_engines
-from infuser_core.errors import InfuserError, StageError, StoreError
+from infuser_core.errors import InfuserError, StageError, StoreError, quantity
 from infuser_core.protocols import Progress
 from infuser_core.results.lineage.markdown import page_key
 from infuser_core.results.trackers.parts.run_log import place_of
@@ -176,7 +176,7 @@ def show_cached(run: Execution, recipes: Sequence[Recipe]) -> None:
     """Name reused artifacts in Prefect's log, a line per stage."""
     if run.published:
         for title, count in Counter(recipe.title for recipe in recipes).items():
-            display.log(f"{title}: {count} artifact{'s' if count > 1 else ''} in the store")
+            display.log(f"{title}: {quantity(count, 'artifact')} in the store")
 
 
 def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:

@@ -202,23 +202,29 @@ def _compare_short(first: Sequence[str], second: Sequence[str], n: int) -> Share
 def longest_run(first: Sequence[str], second: Sequence[str], least: int) -> Span:
     """The longest run of at least `least` words that two texts have in common; of equally long ones the first.
 
-    Every part of a common run is a common run, so bisection on hashes of windows finds the length. The result is
-    compared word by word.
+    Common windows of `least` words in succession limit its length; most often it has the largest possible one. As every
+    part of a common run is a common run, bisection on hashes of windows finds a smaller one. The result is compared
+    word by word.
     """
+    best = Span(first=0, second=0, length=0)
+    if min(len(first), len(second)) < least:
+        return best
     numbers: dict[str, int] = {}
     ours, theirs = (
         np.array([numbers.setdefault(word, len(numbers) + 1) for word in text], dtype=np.uint64)
         for text in (first, second)
     )
-    best = Span(first=0, second=0, length=0)
-    low, high = least, min(len(first), len(second))
+    is_common = np.isin(_windows(ours, least), _windows(theirs, least))
+    edges = np.flatnonzero(np.diff(is_common, prepend=False, append=False))
+    high = min(len(first), len(second), least - 1 + int(np.max(edges[1::2] - edges[::2], initial=0)))
+    low, middle = least, high
     while low <= high:
-        middle = (low + high) // 2
         span = _common_window(ours, theirs, middle)
         if span is None:
             high = middle - 1
         else:
             best, low = span, middle + 1
+        middle = (low + high) // 2
     return best
 
 

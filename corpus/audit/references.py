@@ -133,7 +133,12 @@ def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
         next((row[name] for name in names if row.get(name)), None) for names in (_PROMPTS, _CONTEXT, _REPLIES)
     )
     if prompt and reply:
-        turns = [turn for value in (prompt, context, reply) for turn in _as_turns(value)]
+        turns: list[Any] = []
+        for value in (prompt, context, reply):
+            if isinstance(value, str):
+                turns.append({"role": "user", "content": value})
+            elif isinstance(value, list):
+                turns += value
         return [reference("messages", _turns_text(turns))]
     question = _first(row, _QUESTIONS)
     if question:
@@ -148,13 +153,6 @@ def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
     if text:
         return [reference("text", text)]
     return [reference("fields", "\n".join(value for value in row.values() if isinstance(value, str)))]
-
-
-def _as_turns(value: Any) -> list[Any]:
-    """Make a list of turns: a text becomes one turn, a list is unchanged."""
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    return list(value) if isinstance(value, list) else []
 
 
 def _turns_text(turns: Sequence[Any]) -> str:

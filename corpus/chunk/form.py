@@ -100,7 +100,7 @@ SENTENCES = re.compile(r"\n+|(?<=[.!?])\**\s+")
 TORN = re.compile(
     r"(?<!\S)[=\u2248\u2261\u2264\u2265\u2208\u223c] +[=\u2248\u2261\u2264\u2265\u2208\u223c+\u00d7](?!\S)"
 )
-"""Two relation signs next to each other, with blanks around them."""
+"""Two relation signs next to each other, with blanks around them: the operand between was lost or moved."""
 QUOTED = re.compile(r"`[^`\n]*`")
 DEGREE = re.compile(
     r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
@@ -200,15 +200,6 @@ def _is_plain(token: str) -> bool:
     return is_word and not bare[0].isupper() and not NO_LETTER.search(bare)
 
 
-def _says_nothing(form: Form) -> bool:
-    return form.words >= form.displays and form.prose <= PROSE_SHARE * form.words
-
-
-def _is_torn(form: Form) -> bool:
-    """Whether a formula is damaged: two relation signs are neighbours, the operand between is lost or was moved."""
-    return any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs)
-
-
 def _is_course(form: Form) -> bool:
     """Whether much of a chunk is about the course itself: work that is due, the next part, thanks, congratulations."""
     parts = [part for text in form.paragraphs for part in SENTENCES.split(text.casefold())]
@@ -237,10 +228,6 @@ def _is_biography(form: Form) -> bool:
     """Whether a chunk has biographies: degrees and positions of authors."""
     degrees = len(DEGREE.findall(form.text))
     return degrees > 0 and degrees + len(CAREER.findall(form.text)) > 1
-
-
-def _is_index(form: Form) -> bool:
-    return _are_most(form.lines, lambda line: bool(INDEX.match(line)))
 
 
 def _are_most(lines: Sequence[str], holds: Callable[[str], bool]) -> bool:
@@ -278,11 +265,20 @@ def _is_sources(form: Form) -> bool:
 FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
     ("a licence: its words are about rights", _is_legal),
     ("notices of a course: what is due or comes next, thanks", _is_course),
-    ("a torn formula: a relation stands beside another", _is_torn),
+    (
+        "a torn formula: a relation stands beside another",
+        lambda form: any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs),
+    ),
     ("biographies: degrees and posts of authors", _is_biography),
-    ("an index: most lines are a term and page numbers", _is_index),
+    (
+        "an index: most lines are a term and page numbers",
+        lambda form: _are_most(form.lines, lambda line: bool(INDEX.match(line))),
+    ),
     ("a list of contents: most lines end in a page number", _is_contents),
     ("a list of references: most entries cite a work with its year", _is_sources),
-    ("says nothing: most words are names, numbers or debris", _says_nothing),
+    (
+        "says nothing: most words are names, numbers or debris",
+        lambda form: form.words >= form.displays and form.prose <= PROSE_SHARE * form.words,
+    ),
 )
 """Reasons to drop a chunk, each with its test; the first one that holds is reported."""

@@ -178,7 +178,13 @@ def find_bounds(page: Page, model: ChatModel, template: Template) -> tuple[BookB
     if not headed:
         return by_rules(page.source_id, parts, "the book has no headings"), []
     windows = [headed[start : start + HEADINGS_PER_PROMPT] for start in range(0, len(headed), HEADINGS_PER_PROMPT)]
-    prompts = [template.messages(headings=_heading_list(parts, window)) for window in windows]
+    # One line for each heading: number, level, title and length of the section.
+    lines = {
+        place: f"{place} | level {level_of(parts[place])} | {parts[place].path[-1][:TITLE_CHARS]} "
+        f"| {parts[place].end - parts[place].start} characters"
+        for place in headed
+    }
+    prompts = [template.messages(headings="\n".join(lines[place] for place in window)) for window in windows]
     items = [f"{page.source_id}: headings {window[0]}-{window[-1]}" for window in windows]
 
     def parse(place: int, reply: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -186,15 +192,6 @@ def find_bounds(page: Page, model: ChatModel, template: Template) -> tuple[BookB
 
     values, calls = ask_model(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS)
     return _bounds_of_values(page.source_id, parts, values, model.name), calls
-
-
-def _heading_list(parts: Sequence[Section], window: Sequence[int]) -> str:
-    """List of headings for the prompt: number, level, title and length of the section, one line each."""
-    return "\n".join(
-        f"{place} | level {level_of(parts[place])} | {parts[place].path[-1][:TITLE_CHARS]} "
-        f"| {parts[place].end - parts[place].start} characters"
-        for place in window
-    )
 
 
 def _parse_places(reply: dict[str, Any], window: Sequence[int]) -> tuple[int | None, int | None]:

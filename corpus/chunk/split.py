@@ -87,7 +87,12 @@ class SliceCounter:
 def trim(source: str, start: int, end: int) -> tuple[int, int]:
     """Remove blank characters at both ends of a span, except the indentation of its first line."""
     if end > start and source[end - 1].isspace():
-        end = _trim_end(source, start, end)
+        # One past the last character that is not blank, block by block; `start` if all are blank.
+        inked = ""
+        while end > start and not inked:
+            block = source[max(start, end - TRIM_CHARS) : end]
+            inked = block.rstrip()
+            end -= len(block) - len(inked)
     if start >= end or not source[start].isspace():
         return start, end
     ink = INK.search(source, start, end)
@@ -95,17 +100,6 @@ def trim(source: str, start: int, end: int) -> tuple[int, int]:
     # Indentation is part of indented code: cut only up to the last line end before the first visible character.
     line = max(source.rfind("\n", start, ink.start()), source.rfind("\r", start, ink.start()))
     return (line + 1 if line >= 0 else start), end
-
-
-def _trim_end(source: str, start: int, end: int) -> int:
-    """One past the last character that is not blank; `start` if all are."""
-    while end > start:
-        block = source[max(start, end - TRIM_CHARS) : end]
-        inked = block.rstrip()
-        end -= len(block) - len(inked)
-        if inked:
-            break
-    return end
 
 
 def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:

@@ -111,7 +111,9 @@ def rank_offers(
     ranked_by = BY_RULE
     if librarian is not None and ranked:
         listed, unlisted = ranked[:MAX_LISTED], ranked[MAX_LISTED:]
-        books = "\n".join(f"{number}. {_book_line(offer)}" for number, offer in enumerate(listed, start=1))
+        abouts = [f"{o.title} | {o.author} | {', '.join(o.keywords[:8])} | {o.description}" for o in listed]
+        lines = (" ".join(about.split())[:LISTED_CHARS] for about in abouts)
+        books = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
         prompt = librarian.prompts["rank_books"].messages(domain=topic.domain, subdomain=topic.subdomain, books=books)
         order, calls = librarian.ask("rank", topic, prompt, lambda reply: _parse_order(reply, len(listed)))
         if order is not None:
@@ -134,11 +136,6 @@ def rank_offers(
         for offer, place, reason in places
     ]
     return rankings, calls
-
-
-def _book_line(offer: Offer) -> str:
-    about = f"{offer.title} | {offer.author} | {', '.join(offer.keywords[:8])} | {offer.description}"
-    return " ".join(about.split())[:LISTED_CHARS]
 
 
 def _parse_order(reply: dict[str, Any], count: int) -> list[int]:

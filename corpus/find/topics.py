@@ -189,17 +189,12 @@ def _parse_label(name: str, reply: dict[str, Any], question: Question) -> str:
         raise ReplyProblem(f'"{name}" is longer than {MAX_LABEL_WORDS} words or {MAX_LABEL_CHARS} characters')
     if any(c.isdigit() for c in label):
         raise ReplyProblem(f'"{name}" holds a number')
-    if _repeats(label, [question.text, *question.choices]):
+    tokens, run = label.casefold().split(), MAX_SHARED_WORDS + 1
+    pieces = [f" {' '.join(tokens[start : start + run])} " for start in range(len(tokens) - run + 1)]
+    texts = [f" {' '.join(text.casefold().split())} " for text in (question.text, *question.choices)]
+    if any(piece in text for piece in pieces for text in texts):
         raise ReplyProblem(f'"{name}" repeats words of the question')
     return label
-
-
-def _repeats(label: str, texts: Sequence[str]) -> bool:
-    tokens = label.casefold().split()
-    run = MAX_SHARED_WORDS + 1
-    pieces = [" ".join(tokens[start : start + run]) for start in range(len(tokens) - run + 1)]
-    padded = [f" {' '.join(text.casefold().split())} " for text in texts]
-    return any(f" {piece} " in text for piece in pieces for text in padded)
 
 
 def _merge_all(

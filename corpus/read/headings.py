@@ -78,7 +78,11 @@ class _Block:
 def mark_headings(pages: Sequence[list[PdfLine]], outline: Sequence[OutlineEntry]) -> list[list[PdfLine]]:
     """Set the heading level of title lines on every page, and join titles that span several lines."""
     pages = [list(page) for page in pages]
-    body = _body_style(pages)
+    chars: Counter[tuple[str, float, bool]] = Counter()
+    for line in prose_lines(pages):
+        chars[("" if WIDE.search(line.text) else line.font, round(line.size * 2) / 2, line.bold)] += len(line.text)
+    commonest = min(chars, key=lambda style: (-chars[style], style)) if chars else ("", 0.0, False)
+    body = (*commonest, False, 0)
     votes = _match_outline(pages, outline)
     blocks = _blocks_by_style(pages, body)
     if votes and votes.total() * PAGES_PER_ENTRY >= len(pages):
@@ -119,14 +123,6 @@ def number_depth(text: str) -> int:
     """Number of parts of the section number at the beginning of a text: 0 for none, 2 for `3.1`."""
     number = NUMBERED.match(text)
     return 0 if not number else (number[1] or "1").count(".") + 1
-
-
-def _body_style(pages: Sequence[list[PdfLine]]) -> Style:
-    chars: Counter[tuple[str, float, bool]] = Counter()
-    for line in prose_lines(pages):
-        chars[("" if WIDE.search(line.text) else line.font, round(line.size * 2) / 2, line.bold)] += len(line.text)
-    font, size, bold = min(chars, key=lambda style: (-chars[style], style)) if chars else ("", 0.0, False)
-    return font, size, bold, False, 0
 
 
 # By the outline

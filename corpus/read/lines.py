@@ -319,9 +319,12 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> PdfLin
         else:
             joint = "" if gap < BLANK * main.size else " "
             in_quotient = before.text.endswith(QUOTIENT) or (after is not None and after.text.startswith(QUOTIENT))
-            unclear = gap < BLANK * main.size and not mono and not in_quotient and _is_off_baseline(piece, main)
+            # Letters or digits off the line's baseline that are not smaller, as scripts are.
+            is_raised = abs(piece.y - main.y) / main.size > RAISED and piece.size > SMALLER * main.size
+            is_unclear = gap < BLANK * main.size and not mono and not in_quotient
+            is_unclear = is_unclear and is_raised and bool(re.search(r"\w", piece.text))
             cells[-1] = PdfCell(
-                text=f"{cells[-1].text}{joint}{piece.text}{GARBLED * unclear}", x0=cells[-1].x0, x1=piece.x1
+                text=f"{cells[-1].text}{joint}{piece.text}{GARBLED * is_unclear}", x0=cells[-1].x0, x1=piece.x1
             )
     return PdfLine(
         text=_align_cells(cells, main) if main.mono else LEADERS.sub(" ... ", " ".join(cell.text for cell in cells)),
@@ -338,12 +341,6 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> PdfLin
         left=edges[0],
         margin=edges[1],
     )
-
-
-def _is_off_baseline(piece: Piece, main: Piece) -> bool:
-    """Whether letters or digits are off their line's baseline without being smaller, as scripts are."""
-    shift = abs(piece.y - main.y) / main.size
-    return shift > RAISED and piece.size > SMALLER * main.size and bool(re.search(r"\w", piece.text))
 
 
 def _extend_listings(lines: list[PdfLine]) -> list[PdfLine]:

@@ -180,8 +180,13 @@ class _PageReader:
             end -= 1
         if start == end:
             return
-        size = self.objects.size_of(self._middle(start, end))
-        ends = self._rule_ends(self._middle(start, end), size)
+        middle = self._middle(start, end)
+        size, ends = self.objects.size_of(middle), list[float]()
+        if self.rules and not self.turns:
+            # The rule of a root or an overline divides the line's text at its ends.
+            base = self._baseline(middle)
+            near = [rule for rule in self.rules if 0.3 * size < rule.y - base < OVER * size]
+            ends = [end for rule in near for end in (rule.x0, rule.x1)]
         gaps = self._word_gaps(list(self._gaps(start, end)), start, end, size)
         wide = [gap for gap in gaps if gap[2] > size * GAP]
         cell_starts, cell_ends = [start, *(gap[1] for gap in wide)], [*(gap[0] + 1 for gap in wide), end]
@@ -196,14 +201,6 @@ class _PageReader:
                     # Large operators hang below the baseline: the middle of their ink gives the line's height.
                     piece = replace(piece, y=round(self._ink_middle(begin) - AXIS * piece.size, 2))
                 yield piece
-
-    def _rule_ends(self, index: int, size: float) -> list[float]:
-        """Horizontal ends of the rules above a line; a root's or overline's rule divides the line's text there."""
-        if not self.rules or self.turns:
-            return []
-        base = self._baseline(index)
-        near = [rule for rule in self.rules if 0.3 * size < rule.y - base < OVER * size]
-        return [end for rule in near for end in (rule.x0, rule.x1)]
 
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
         """Divide characters into stretches on one baseline; yields (first character, one past the last)."""

@@ -14,7 +14,10 @@ from infuser_core.errors import UsageError
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the file; created if missing.")],
 ) -> None:
-    """Write a configuration to start from: the settings that people change first, with comments. It runs unchanged."""
+    """Write a commented configuration to start from.
+
+    It has the settings that people change first, and runs unchanged.
+    """
     from infuser_core.config import shipped
 
     source = shipped.path_of(shipped.START)
@@ -25,11 +28,15 @@ def init(
             shutil.copyfileobj(template, file)
     except FileExistsError as error:
         raise UsageError(f"{error.filename} exists", hint="name another folder: nothing is overwritten") from None
-    typer.echo(f"{path}\nnext: infuser run {shlex.quote(str(path))}")
+    steps = f"edit anchor, data.dev and corpus.pool in it, then: infuser run {shlex.quote(str(path))}"
+    typer.echo(f"{path}\nnext: {steps}")
 
 
 def configs(as_json: AsJson = False) -> None:
-    """List the shipped configurations, whose names are accepted in place of files: `infuser run nano`."""
+    """List the shipped configurations.
+
+    Their names are accepted in place of files.
+    """
     from infuser_core.config import shipped
 
     shipped_configs = list(shipped.configurations())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, show
-from infuser_core.errors import UsageError
+from infuser_core.errors import UsageError, quantity
 
 Out = Annotated[Path, typer.Option(help="Folder for the result; an unfinished one there is continued.")]
 Workers = Annotated[
@@ -36,7 +36,10 @@ def build(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn textbooks into a document pool. A repetition only processes what is missing or has changed."""
+    """Turn textbooks into a document pool.
+
+    A repetition only processes what is missing or has changed.
+    """
     # Arrow's own allocator does not return memory, so a build of many small tables would grow with every book.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from flows.corpus import build_pool
@@ -71,7 +74,10 @@ def audit(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find text that a pool shares with other data, in either direction, and measure recall on planted controls."""
+    """Find text that a pool shares with other data.
+
+    Compares in either direction, and measures recall on planted controls.
+    """
     from corpus.audit import audit as auditing
     from corpus.pool import write_errors
     from infuser_core.terminal import live_console
@@ -97,7 +103,7 @@ def convert(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Convert documents of another format into a pool, or a pool into another format."""
+    """Convert documents into a pool, or a pool into another format."""
     from corpus.formats import describe, export_pool, import_pool
 
     if format_ and format_ not in _FORMATS:
@@ -111,7 +117,10 @@ def merge(
     out: Annotated[Path, typer.Option(help="New folder for the merged pool.")],
     as_json: AsJson = False,
 ) -> None:
-    """Merge pools that were built separately: the result is the same as one build of all their sources."""
+    """Merge pools that were built separately.
+
+    The result is the same as one build of all their sources.
+    """
     from corpus.merge import merge_pools
     from corpus.pool import read_sources, write_errors
     from corpus.report import summary_text
@@ -128,11 +137,15 @@ def report(
     chunks: Annotated[int, typer.Option(min=1, max=100, help="Chunks of each.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page to check each book: chunks next to its pages, formulas, listings, and removed text with reasons."""
+    """Write a page to check the books of a pool.
+
+    It shows chunks next to their pages, formulas, listings, and removed text with reasons.
+    """
     from corpus.pool import write_errors
     from corpus.show.page import write
 
     with write_errors(html):
         facts = write(pool, html, books=books, chunks=chunks)
-    text = f"{facts['chunks']} chunks of {facts['books']} books, {facts['pictures']} next to their page: {html}"
+    chunks_text = f"{quantity(facts['chunks'], 'chunk')} of {quantity(facts['books'], 'book')}"
+    text = f"{chunks_text}, {facts['pictures']} next to their page: {html}"
     show(facts, text, as_json=as_json)

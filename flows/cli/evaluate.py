@@ -63,7 +63,10 @@ def evaluate(
     concurrency: Annotated[int | None, typer.Option(help="Concurrent requests to an endpoint.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer benchmark questions with a model and score the answers; after a crash, the same command continues."""
+    """Answer benchmark questions with a model and score the answers.
+
+    After a crash, the same command continues.
+    """
     if inspect and out is None:
         raise UsageError("--inspect: nothing is exported", hint="add --out DIR for the logs")
     from flows.evaluate import EvaluationRequest
@@ -109,7 +112,10 @@ def rescore(
     too_long: TooLong = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score saved answers again under several presets, without a model, and show where they differ."""
+    """Score saved answers again under several presets.
+
+    Needs no model, and shows where the presets differ.
+    """
     from flows.evaluate import rescore as go
 
     result = go(
@@ -132,7 +138,10 @@ def passk(
     benchmark: HarnessBenchmark = "",
     as_json: AsJson = False,
 ) -> None:
-    """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
+    """Estimate pass@k from saved answers.
+
+    The estimate is unbiased, with intervals over questions.
+    """
     from flows.evaluate import passk as go
 
     result = go(
@@ -150,8 +159,9 @@ def check(
     benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Check the benchmarks on this machine: load them, verify their reference answers and wrong answers.
+    """Check the benchmarks on this machine.
 
+    Loads them, and verifies their reference answers and wrong answers.
     Looks under INFUSER_DATA and in the hub's cache; downloads nothing. The exit code is 1 when a wrong answer is
     accepted or a data set does not load.
     """
@@ -166,7 +176,7 @@ def check(
 
 
 def verify() -> None:
-    """Verify answers: read JSON lines from standard input, write one JSON verdict for each, in order.
+    """Verify answers: JSON lines in, one JSON verdict for each out.
 
     \b
     {"kind": "choice", "gold": "B", "choices": 4, "response": "\\\\boxed{B}"}
@@ -178,10 +188,10 @@ def verify() -> None:
     gold      the reference answer, a string or a number; none for code
     response  text with its answer in a box; for code, with a program
     tests     for code: {"stdin", "stdout"} or {"call", "args", "expected"}
-    and also  preset (paper, official, strict-last, phrase), choices (a number or texts),
-              multiple, answer_type, tolerance, unit, route; for code: solution
-              in place of response, seconds (6, at most 600), setup (source that
-              runs before it), scientific (true: it may import numpy)
+    and also  preset (paper, official, strict-last, phrase), choices (a number
+              or texts), multiple, answer_type, tolerance, unit, route; for code:
+              solution in place of response, seconds (6, at most 600), setup
+              (source that runs before it), scientific (true: may import numpy)
 
     A verdict is correct, wrong, no_answer or unverified. Other lines are unverified, are counted at the end,
     and make the exit code 1.

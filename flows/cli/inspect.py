@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Html, RunName, show, write_page
+from flows.cli.options import AsJson, Html, RunName, Verbose, note_latest, show, write_page
 from infuser_core import settings
-from infuser_core.errors import UsageError
+from infuser_core.errors import UsageError, quantity
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import format_rows, num_visible_rows, printable
+from infuser_core.terminal import format_rows, num_visible_rows, printable, shorten
 
 if TYPE_CHECKING:
     from infuser_core.results.lineage.progress import AttemptPart
@@ -21,7 +21,7 @@ InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by def
 
 
 def list_runs(as_json: AsJson = False) -> None:
-    """List all runs in the store: state, iterations, accuracy, size and origin."""
+    """List all runs: state, iterations, accuracy, size, origin."""
     from infuser_core.results.lineage import progress
     from infuser_core.store.verify import format_size
 
@@ -30,7 +30,7 @@ def list_runs(as_json: AsJson = False) -> None:
         {
             "run": summary.run,
             "created": summary.created[:16].replace("T", " "),
-            "state": summary.state,
+            "state": shorten(summary.state),
             "iterations": None if summary.iterations is None else f"{summary.iterations_done}/{summary.iterations}",
             "accuracy": _accuracy(summary.score),
             "size": None if summary.bytes is None else format_size(summary.bytes),
@@ -59,16 +59,20 @@ def status(
             "--digest", help="Print the digests of the run's artifacts and of the run: equal for equal results."
         ),
     ] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's latest attempt, iteration by iteration: what ran, what was cached, accuracies."""
+    """Show a run's stages and accuracies, by iteration.
+
+    Of the latest attempt: what ran and what was cached.
+    """
     from infuser_core.results.lineage import progress
     from infuser_core.results.lineage.attempts import state_of
 
     root = settings.store_root()
     name = runs.find_run(root, run)
     if digest:
-        _print_digests(root, name, as_json=as_json)
+        _print_digests(root, name, verbose=verbose, as_json=as_json)
         return
     state = state_of(root, name)
     parts = progress.parts_of(root, name, state=state)
@@ -83,7 +87,9 @@ def status(
     rows = [_stage_row(entry) for entry in entries] if stages else [_iteration_row(part) for part in shown_parts]
     earlier = [part for part in parts if part not in shown_parts]
     left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
-    show(facts, lambda: f"{name}: {state}\n{format_rows(rows)}{left_out}", as_json=as_json)
+    trend = progress.describe_trend(parts)
+    text = f"{name}: {state}\n{format_rows(rows)}{trend}{left_out}{note_latest(root, run, 'status')}"
+    show(facts, text, as_json=as_json)
 
 
 def _stage_row(entry: "Entry") -> dict[str, Any]:
@@ -99,7 +105,7 @@ def _stage_row(entry: "Entry") -> dict[str, Any]:
 
 def _iteration_row(part: "AttemptPart") -> dict[str, Any]:
     return {
-        "iteration": part.part,
+        "iteration": f"after {part.part}" if part.is_test else part.part,
         "state": part.state,
         "ran": part.ran,
         "cached": part.cached,
@@ -112,29 +118,33 @@ def _accuracy(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
 
 
-def _print_digests(root: Path, name: str, *, as_json: bool) -> None:
-    """Print the digests: a line per artifact and one for the run; they do not depend on times, hosts and paths."""
+def _print_digests(root: Path, name: str, *, verbose: bool, as_json: bool) -> None:
+    """Print the digest of the run, and if `verbose` of each artifact; they do not depend on times, hosts and paths."""
     from infuser_core.system.sealed import digest_of
 
     lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in Journal(root, name).latest()})
     total = digest_of(lines)
-    show({"run": name, "digest": total, "artifacts": lines}, "\n".join([*lines, f"run {total}"]), as_json=as_json)
+    more = lines if verbose else [f"{quantity(len(lines), 'artifact')}: --verbose"]
+    show({"run": name, "digest": total, "artifacts": lines}, "\n".join([f"run {total}", *more]), as_json=as_json)
 
 
 def result(run: RunName = None, as_json: AsJson = False) -> None:
-    """Show a run's benchmark accuracies, of the anchor and of the selected checkpoint."""
+    """Show a run's benchmark accuracies, before and after training.
+
+    Of the anchor and of the selected checkpoint, with warnings about the run.
+    """
     from infuser_core.results.lineage import outcome
 
     root = settings.store_root()
     name = runs.find_run(root, run)
     facts = outcome.result(root, name) if as_json else None
-    show(facts, lambda: outcome.describe_result(root, name), as_json=as_json)
+    show(facts, lambda: f"{outcome.describe_result(root, name)}{note_latest(root, run, 'result')}", as_json=as_json)
 
 
 def show_artifact(
     artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")],
 ) -> None:
-    """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
+    """Show an artifact: rows, recipe, inputs, users."""
     from infuser_core.results.lineage.markdown import artifact_page
     from infuser_core.store.catalogue import Catalogue
     from infuser_core.store.store import Store
@@ -156,7 +166,10 @@ def sql(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Query rollouts, questions, scores, updates and documents of all runs and iterations with SQL."""
+    """Query questions, rollouts, scores and updates with SQL.
+
+    Of all runs and iterations; documents, too.
+    """
     from infuser_core.store.store import Store
     from infuser_core.store.views import Lens
 
@@ -174,8 +187,8 @@ def why(
         str | None,
         typer.Argument(
             metavar="ID",
-            help="Question, rollout, document, source, artifact key or id, RUN@ITERATION, RUN/BENCHMARK, "
-            "RUN/BENCHMARK/QUESTION; with --graph, a run.",
+            help="Run (the latest if omitted), question, rollout, document, source, artifact key or id, "
+            "RUN@ITERATION, RUN/BENCHMARK, RUN/BENCHMARK/QUESTION.",
         ),
     ] = None,
     run: InRun = None,
@@ -183,22 +196,25 @@ def why(
     as_json: AsJson = False,
     html: Html = None,
 ) -> None:
-    """Explain where a question, rollout, checkpoint, document or score comes from, and what it led to."""
+    """Explain a run, a question, an answer or a checkpoint.
+
+    Where it comes from and what it led to; of a run, what came out of it.
+    """
     if graph:
         _show_graph(name or run, html=html, as_json=as_json)
         return
-    if name is None:
-        raise UsageError("nothing to explain", hint="name an ID, e.g. `infuser why RUN@4`; or --graph")
     from infuser_core.results.lineage.story import to_text
     from infuser_core.results.lineage.why import why as ask
 
-    story = ask(settings.store_root(), name, run=run)
+    root = settings.store_root()
+    story = ask(root, name or runs.find_run(root, run), run=run)
+    latest = note_latest(root, name or run, "why")
     if html is not None:
         from infuser_core.results.lineage.pages import to_html
 
         write_page(html, to_html(story))
     if as_json or html is None:
-        show(story.to_json(), lambda: to_text(story), as_json=as_json)
+        show(story.to_json(), lambda: f"{to_text(story)}{latest}", as_json=as_json)
 
 
 def _show_graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
@@ -218,20 +234,21 @@ def _show_graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
 def diff(
     first: Annotated[str, typer.Argument(metavar="RUN_A", help="A run.")],
     second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two runs: settings, code versions, the first artifact that differs and why, and their metrics."""
+    """Compare two runs: settings, accuracies, first difference."""
     from infuser_core.results.lineage.diff import compare, text
 
     difference = compare(settings.store_root(), first, second)
-    show(difference, lambda: text(difference), as_json=as_json)
+    show(difference, lambda: text(difference, verbose=verbose), as_json=as_json)
 
 
 def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address without opening it.")] = False,
 ) -> None:
-    """Serve pages over the store on loopback: runs, curves, questions, and the history of each question."""
+    """Open web pages: runs, curves, questions and their history."""
     import webbrowser
 
     from infuser_core.results.view.app import serve

@@ -5,6 +5,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from infuser_core.store import verify
 from infuser_core.terminal import format_warning
 
 app = typer.Typer(
-    help="Trains a reasoning model from textbooks alone, guided by influence: from the books to a report.",
+    help="Train a reasoning model from textbooks, guided by influence scores.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -56,6 +57,7 @@ def _shared(
     verify.skip_verification()
 
 
+_EXAMPLE = "Example: "
 _NAMES: Mapping[Callable[..., None], str] = {
     run.nano_build: "build",
     run.nano_accuracy: "accuracy",
@@ -67,34 +69,139 @@ _NAMES: Mapping[Callable[..., None], str] = {
 """Names of commands that differ from their functions."""
 
 
-def _add(group: typer.Typer, *commands: Callable[..., None], name: str = "") -> None:
-    """Add commands to a group, and the group of that name to the `infuser` command."""
-    for command in commands:
-        group.command(_NAMES.get(command))(command)
-    if name:
-        app.add_typer(group, name=name)
+def _add(group: typer.Typer, examples: Mapping[Callable[..., None], str], *, panel: str = "") -> None:
+    """Add commands to a group, each with an example that ends its help, in one panel of the group's help."""
+    for command, example in examples.items():
+        group.command(
+            _NAMES.get(command),
+            help=_join_lines(command.__doc__ or ""),
+            epilog=f"{_EXAMPLE}infuser {example}",
+            rich_help_panel=panel or None,
+        )(command)
 
 
-def _group(text: str, *, default: str = "") -> typer.Typer:
-    return typer.Typer(cls=options.group(default), help=text, no_args_is_help=not default)
+def _join_lines(docstring: str) -> str:
+    """Put each paragraph on one line, which the window wraps; paragraphs that begin with `\\b` keep their lines."""
+    paragraphs = cleandoc(docstring).split("\n\n")
+    joined = (each[2:] if each.startswith("\b\n") else " ".join(each.split()) for each in paragraphs)
+    return "\n\n".join(joined)
 
 
-_add(app, run.run, run.resume, run.plan, run.rehearse, run.sweep, run.serve, run.quickstart)
-_add(app, configs.init, configs.configs, inspect.list_runs)
-_add(app, inspect.show_artifact, inspect.status, inspect.result, inspect.sql, inspect.why, inspect.diff, inspect.view)
-_add(app, evaluate.verify, score.score, store.doctor, store.gc, store.export)
+def _add_group(
+    name: str, help_: str, examples: Mapping[Callable[..., None], str], *, panel: str, default: str = ""
+) -> None:
+    """Add a group of commands to the `infuser` command."""
+    group = typer.Typer(cls=options.group(default), help=help_, no_args_is_help=not default)
+    _add(group, {command: f"{name} {example}" for command, example in examples.items()})
+    app.add_typer(group, name=name, rich_help_panel=panel)
 
-_nano = _group("The nano lab: tiny models that the project trains itself.")
-_add(_nano, run.nano_build, run.nano_accuracy, name="nano")
-_reports = _group("Report on runs: `infuser report RUN...` writes a page.", default="page")
-_add(_reports, report.page, report.compare, report.quality, report.habits, name="report")
-_evaluations = _group("Evaluate a model: `infuser eval --model MODEL`; or score saved answers again.", default="model")
-_add(_evaluations, evaluate.evaluate, evaluate.rescore, evaluate.passk, evaluate.check, name="eval")
-_studies = _group("Study the influence score of a run.")
-_add(_studies, study.prediction, study.selection, study.lds, study.gradient_quality, study.frozen, name="study")
-_add(_group("Pretrained models that runs start from."), store.import_anchor, name="anchor")
-_corpus = _group("Build, audit and convert pools of textbook chunks.")
-_add(_corpus, corpus.build, corpus.audit, corpus.convert, corpus.merge, corpus.report, name="corpus")
+
+_add(
+    app,
+    {
+        run.quickstart: "quickstart --iterations 10",
+        configs.init: "init my-run",
+        configs.configs: "configs",
+        run.run: "run nano --set cotrain.iterations=10",
+        run.resume: "resume nano-s42",
+        run.plan: "plan nano --gpus cpu",
+        run.rehearse: "rehearse nano --gpus cpu",
+        run.sweep: "sweep sweep/nano --jobs 2",
+        run.serve: "serve --port 4200",
+    },
+    panel="Run",
+)
+_add(
+    app,
+    {
+        inspect.list_runs: "runs",
+        inspect.status: "status nano-s42 --last 5",
+        inspect.result: "result nano-s42",
+        inspect.view: "view",
+        inspect.why: "why nano-s42",
+        inspect.show_artifact: "show pool",
+        inspect.sql: 'sql "select iteration, avg(score) from scores group by 1 order by 1"',
+    },
+    panel="Look",
+)
+_add(app, {inspect.diff: "diff nano-s42 nano-fixed-generator-s42"}, panel="Analyse")
+_add_group(
+    "report",
+    "Write a report, compare variants, check the questions.",
+    {
+        report.page: "nano-s42 --html report.html",
+        report.compare: "compare --against nano-infuser",
+        report.quality: "quality nano-s42 --iterations first,last",
+        report.habits: "habits nano-s42",
+    },
+    panel="Analyse",
+    default="page",
+)
+_add_group(
+    "study",
+    "Test what the influence scores of a run are worth.",
+    {
+        study.prediction: "prediction nano-s42 --iteration 1",
+        study.selection: "selection nano-s42 --iteration 1",
+        study.lds: "lds nano-s42 --iteration 1",
+        study.gradient_quality: "gradient-quality nano-s42",
+        study.frozen: "frozen nano-s42",
+    },
+    panel="Analyse",
+)
+_add(
+    app,
+    {
+        store.doctor: "doctor nano-s42",
+        store.gc: "gc",
+        store.export: "export nano-s42 --iteration selected --out my-model",
+    },
+    panel="Store",
+)
+_add_group(
+    "corpus",
+    "Build, audit and convert pools of textbook chunks.",
+    {
+        corpus.build: "build --source book.pdf --out pool",
+        corpus.audit: "audit --pool pool --reference test.jsonl --out audit",
+        corpus.convert: "convert documents.json --out pool",
+        corpus.merge: "merge pool-a pool-b --out pool",
+        corpus.report: "report pool --html books.html",
+    },
+    panel="Books",
+)
+_add_group(
+    "eval",
+    "Evaluate a model on benchmarks, or score saved answers.",
+    {
+        evaluate.evaluate: "--model nano --benchmarks all --limit 20",
+        evaluate.rescore: "rescore nano-s42",
+        evaluate.passk: "passk nano-s42 --k 1,2,4",
+        evaluate.check: "check --benchmarks all",
+    },
+    panel="Models",
+    default="model",
+)
+_add(
+    app,
+    {
+        evaluate.verify: "verify < lines.jsonl",
+        score.score: "score --model nano --dev dev.jsonl --questions questions.jsonl --out scores.parquet",
+    },
+    panel="Models",
+)
+_add_group(
+    "anchor",
+    "Import pretrained models that runs start from.",
+    {store.import_anchor: "import model.gguf my-model"},
+    panel="Models",
+)
+_add_group(
+    "nano",
+    "Build and measure the tiny models of the nano lab.",
+    {run.nano_build: "build my-anchor --scale 0.01", run.nano_accuracy: "accuracy nano nano-s42@selected"},
+    panel="Models",
+)
 
 
 # Newer typers include their own click, whose errors are not the installed click's.
@@ -111,8 +218,17 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except _UsageError as error:
         if error.format_message():  # empty after the help that a call without arguments prints
-            print_error(error.format_message(), "`infuser --help` lists the commands")
+            print_error(error.format_message(), _usage_hint(error.ctx))
         sys.exit(2)
+
+
+def _usage_hint(context: Any) -> str:
+    """Hint for wrong arguments: the help of the command that they are for, and an example of it."""
+    if context is None or context.parent is None:
+        return "`infuser --help` lists the commands"
+    example = str(context.command.epilog or "").removeprefix(_EXAMPLE)
+    help_ = f"`{context.command_path} --help` explains the command"
+    return f"e.g. `{example}`; {help_}" if example else help_
 
 
 def _command() -> None:

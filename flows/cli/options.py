@@ -7,12 +7,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from infuser_core.store.runs import list_runs
 from infuser_core.terminal import printable, to_json
 
 RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a run; the latest if omitted.")]
 """Argument of a run."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """Option for output to programs."""
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print every line of a long list.")]
+"""Option for lists that are folded by default."""
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 """Option for a page."""
@@ -36,6 +39,14 @@ def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
         typer.echo(to_json(facts))
     else:
         typer.echo(printable(text if isinstance(text, str) else text()))
+
+
+def note_latest(root: Path, run: str | None, command: str) -> str:
+    """Last line of an answer about the latest run, if the store has several and none was named; else empty."""
+    number = len(list_runs(root))
+    if run is not None or number < 2:
+        return ""
+    return f"\nlatest of {number} runs; `infuser {command} RUN` for another, `infuser runs` lists them"
 
 
 def warn(line: str) -> None:

@@ -20,7 +20,7 @@ def page(
     figures: Figures = None,
     compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn next to a single run's.")] = None,
 ) -> None:
-    """Write a run's report again, or one page for several runs, and print its path."""
+    """Write a run's report, or one page for several runs."""
     from infuser_core.results.report import build
 
     root = settings.store_root()
@@ -42,7 +42,10 @@ def compare(
     html: Html = None,
     figures: Figures = None,
 ) -> None:
-    """Compare variants: area under the validation curve and test accuracy, with their spread over seeds."""
+    """Compare variants over seeds.
+
+    By the area under the validation curve and by test accuracy, with their spread over seeds.
+    """
     from infuser_core.results.report import comparison
 
     root = settings.store_root()
@@ -73,7 +76,10 @@ def quality(
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a run's generated questions over its iterations: solvers against keys, self-containedness, repetition."""
+    """Check a run's generated questions over its iterations.
+
+    Solvers against keys, self-containedness, repetition.
+    """
     from flows.studies import quality as study
 
     facts = study(
@@ -105,7 +111,10 @@ def habits(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the format of answers over training: boxes, endings, chat marks, scripts, lengths."""
+    """Show the format of answers over training.
+
+    Boxes, endings, chat marks, scripts, lengths.
+    """
     from infuser_core.results.report.content import terminal
     from infuser_core.results.report.response_format import format_section, run_response_format
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Changes, RunName, show
+from flows.cli.options import AsJson, Changes, RunName, Verbose, show
 from infuser_core import settings
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
@@ -56,24 +56,30 @@ def run(
         typer.Option(metavar="ID", help="Leave a textbook, chunk or question out of the --fork run, or the latest."),
     ] = "",
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
     wait: Wait = False,
 ) -> None:
-    """Run the whole life cycle, or continue it: stored results are not computed again."""
+    """Run a configuration, from textbooks to benchmarks.
+
+    Continues a run of the same name: stored results are not computed again.
+    """
     from infuser_core.config.overlays import load
     from infuser_core.planning.preflight import preflight
 
     places = {"again": again, "until": until, "only": only}
     if resume_:
-        _resume(next(iter(configs or []), None), places, dry_run=dry_run, as_json=as_json, wait=wait)
+        run_name = next(iter(configs or []), None)
+        _resume(run_name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
     elif without:
         _run_without(without, fork_ or None, dry_run=dry_run, as_json=as_json)
     elif fork_:
-        _fork(fork_, set_ or [], name, dry_run=dry_run, as_json=as_json)
+        _fork(fork_, set_ or [], name, dry_run=dry_run, verbose=verbose, as_json=as_json)
     elif configs:
         config = load([Path(file) for file in configs], set_ or [], seed=seed)
         preflight(config)
-        _start(config, name or config.run_name(), places, dry_run=dry_run, as_json=as_json, wait=wait)
+        name = name or config.run_name()
+        _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
     else:
         raise UsageError("no configuration to run", hint="e.g. `infuser run nano`; or --resume, --fork")
 
@@ -84,21 +90,24 @@ def resume(
     until: Until = "",
     only: Only = "",
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
     wait: Wait = False,
 ) -> None:
     """Resume a run after a crash, from its last completed stage."""
     places = {"again": again, "until": until, "only": only}
-    _resume(run, places, dry_run=dry_run, as_json=as_json, wait=wait)
+    _resume(run, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
 
 
-def _resume(run: str | None, places: dict[str, str], *, dry_run: bool, as_json: bool, wait: bool) -> None:
+def _resume(
+    run: str | None, places: dict[str, str], *, dry_run: bool, verbose: bool, as_json: bool, wait: bool
+) -> None:
     from infuser_core.config.overlays import validate
 
     root = settings.store_root()
     name = runs.find_run(root, run)
     config = validate(runs.read_config(root, name))
-    _start(config, name, places, dry_run=dry_run, as_json=as_json, wait=wait)
+    _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
 
 
 def _start(
@@ -107,6 +116,7 @@ def _start(
     places: dict[str, str],
     *,
     dry_run: bool = False,
+    verbose: bool = False,
     as_json: bool = False,
     wait: bool = False,
     record: Callable[[], None] | None = None,
@@ -123,7 +133,7 @@ def _start(
         from flows.plan import plan as plan_of
 
         plan_result = plan_of(load_history(root, name, config), name, request)
-        show(plan_result.to_json(), plan_result.text, as_json=as_json)
+        show(plan_result.to_json(), plan_result.text(verbose=verbose), as_json=as_json)
         return
     from flows.execute import execute
 
@@ -137,7 +147,7 @@ def _start(
         typer.echo(f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it")
 
 
-def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: bool) -> None:
+def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
     from infuser_core.planning.fork import make_fork, record_fork
@@ -149,7 +159,7 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: 
     fork = make_fork(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
     plan = plan_fork(fork)
     facts = {"run": fork.name, "forked_from": fork.origin, "at": fork.at, "recorded": not dry_run}
-    text = f"{fork.name}: shares {fork.origin} up to iteration {fork.at}\n{plan.text()}"
+    text = f"{fork.name}: shares {fork.origin} up to iteration {fork.at}\n{plan.text(verbose=verbose)}"
     show_plan = partial(show, {**plan.to_json(), **facts}, text, as_json=as_json)
     if dry_run:
         show_plan()
@@ -192,7 +202,10 @@ def plan(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Plan a run: memory per GPU, disk, which settings make it fit, and estimated hours with their basis."""
+    """Plan a run: memory per GPU, disk, hours.
+
+    Names the settings that make it fit, and the basis of the estimated hours.
+    """
     from infuser_core.config.overlays import load
     from infuser_core.memory.shape import find_shape
     from infuser_core.planning import answer
@@ -223,9 +236,9 @@ def rehearse(
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start every engine once with a random model and the longest batch, and extrapolate its seconds to the run.
+    """Try every engine once, and estimate the hours of a run.
 
-    Exit code 1 if a step failed.
+    The model is random, the batch the longest possible. Exit code 1 if a step failed.
     """
     from infuser_core.config.overlays import load
     from infuser_core.planning.room import require_memory
@@ -259,7 +272,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every combination of a grid of overlays, then compare them. After a crash, the same command continues."""
+    """Run a grid of overlays and seeds, then compare the runs.
+
+    After a crash, the same command continues.
+    """
     from infuser_core.planning.sweeps import read_sweeps
 
     configs = read_sweeps(files, set_ or [], against=against)
@@ -292,7 +308,10 @@ def serve(
         bool, typer.Option("--env", help='Print lines for `eval "$(...)"`, after which `prefect` finds the server.')
     ] = False,
 ) -> None:
-    """Start Prefect's server and UI and the viewer on loopback, and serve the deployment infuser/full-pipeline."""
+    """Start Prefect's server and UI and the viewer, to watch and start runs.
+
+    On loopback, with the deployment infuser/full-pipeline.
+    """
     from flows import deployment
 
     if env:
@@ -307,7 +326,10 @@ def quickstart(
     iterations: Annotated[int, typer.Option(help="Co-training iterations.")] = 30,
     seed: Annotated[int, typer.Option(help="Random seed of both runs.")] = 42,
 ) -> None:
-    """Run the whole life cycle on this machine: INFUSER and, in parallel, the fixed-generator control."""
+    """Run the demo: INFUSER and a control with a fixed generator.
+
+    Both run the whole life cycle on this machine, in parallel.
+    """
     from flows.quickstart import quickstart as start
 
     start(iterations=iterations, seed=seed)
@@ -336,7 +358,10 @@ def nano_accuracy(
     split: Annotated[str, typer.Option(help="train, dev, validation or test.")] = "test",
     as_json: AsJson = False,
 ) -> None:
-    """Measure solvers without sampling: probability of sound replies over all operand pairs of a split."""
+    """Measure nano solvers exactly, without sampling.
+
+    The probability of sound replies over all operand pairs of a split.
+    """
     from infuser_core.evaluation.models import find_model
     from infuser_core.nano.exact import exact_accuracies
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, show
+from infuser_core.errors import quantity
 from infuser_core.system.hub import fetch_address
 
 
@@ -37,7 +38,9 @@ def score(
     steps: Annotated[int, typer.Option(min=1, max=10_000, help="Optimizer steps on each selection.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Rank questions by how far an AdamW step on each moves a model along the gradient of a target's questions.
+    """Rank questions by their influence on a model.
+
+    That is, by how far an AdamW step on each moves the model along the gradient of a target's questions.
 
     The model answers every question several times; one backward pass per question compares its preconditioned gradient
     with that of the dev questions. After a crash, the same command continues. With held-out questions it also reports
@@ -67,7 +70,7 @@ def _text(ranking: dict[str, Any]) -> str:
     from infuser_core.terminal import format_rows
 
     statuses = ", ".join(f"{count} {name}" for name, count in sorted(ranking["statuses"].items()))
-    head = f"{ranking['questions']} questions ({statuses}), mean accuracy {ranking['accuracy']:.2f}"
+    head = f"{quantity(ranking['questions'], 'question')} ({statuses}), mean accuracy {ranking['accuracy']:.2f}"
     best = [
         f"  {row['rank']}. {row['question_id']}: score {row['score']:.4f}, accuracy {row['accuracy']:.2f} "
         f"[{row['accuracy_low']:.2f}, {row['accuracy_high']:.2f}]"

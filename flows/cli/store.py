@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, show
+from flows.cli.options import AsJson, Verbose, show
 from infuser_core import settings
-from infuser_core.errors import UsageError
+from infuser_core.errors import UsageError, quantity
 from infuser_core.store import runs
 from infuser_core.terminal import byte_progress
 
@@ -30,7 +30,10 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify every digest, reference and record. Exits with 0 if everything is valid, 3 if not. Deletes nothing."""
+    """Verify every digest, reference and record.
+
+    Exits with 0 if everything is valid, 3 if not. Deletes nothing.
+    """
     if file_system:
         _check_file_system(Path(run) if run else settings.writable_store_root(), as_json=as_json)
         return
@@ -91,9 +94,13 @@ def gc(
     ] = "",
     unpin: Annotated[str, typer.Option(metavar="RUN@ITERATION", help="Remove a pin.")] = "",
     pins: Annotated[bool, typer.Option("--pins", help="List the pins.")] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what can be removed and its size: old checkpoints, leftovers, unused artifacts. Only --apply removes it."""
+    """List what can be removed to free disk space.
+
+    Old checkpoints, leftovers, unused artifacts. Only --apply removes them.
+    """
     if pin or unpin or pins:
         _change_pins(pin, unpin, list_pins=pins, as_json=as_json)
         return
@@ -109,7 +116,7 @@ def gc(
             apply_plan(root, garbage)
     else:
         garbage = plan_gc(root, rule)
-    show({**garbage.to_json(), "applied": apply}, garbage.text(applied=apply), as_json=as_json)
+    show({**garbage.to_json(), "applied": apply}, garbage.text(applied=apply, verbose=verbose), as_json=as_json)
 
 
 def _change_pins(pin: str, unpin: str, *, list_pins: bool, as_json: bool) -> None:
@@ -144,7 +151,10 @@ def export(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Export a checkpoint as a Hugging Face model folder, or the generated questions as a data set; with a card."""
+    """Export a model folder, or the questions as a data set.
+
+    With a card, in the layout of Hugging Face.
+    """
     from infuser_core.results.export.model import export as write_model
     from infuser_core.results.export.questions import export_questions
     from infuser_core.system import hub
@@ -158,11 +168,12 @@ def export(
     name = repository.repo if repository else "."
     if questions:
         facts = export_questions(root, run, iteration=iteration, out=out, name=name)
-        text = f"{out}: {facts['questions']} questions"
+        text = f"{out}: {quantity(facts['questions'], 'question')}"
     else:
         facts = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
-        iterations, files = facts["iteration"], len(facts["files"])
-        text = f"{out}: checkpoint {facts['checkpoint_id']} after {iterations} iterations, {files} files"
+        after = f"{facts['checkpoint_id']} after {quantity(facts['iteration'], 'iteration')}"
+        files = sum(path.is_file() for path in out.rglob("*"))
+        text = f"{out}: checkpoint {after}, {quantity(files, 'file')}"
     pushed = {"pushed": hub.push_folder(out, repository, message=f"{run} after {iteration}")} if repository else {}
     show({**facts, **pushed}, "\n".join([text, *pushed.values()]), as_json=as_json)
 
@@ -177,7 +188,10 @@ def import_anchor(
     out: Annotated[Path, typer.Argument(help="New folder for the anchor.")],
     as_json: AsJson = False,
 ) -> None:
-    """Convert a pretrained model into an anchor: fp32 weights, tokenizer, optimizer state at zero, and its origin."""
+    """Convert a pretrained model into an anchor.
+
+    That is fp32 weights, tokenizer, optimizer state at zero, and its origin.
+    """
     from infuser_core.results.export import anchor
 
     facts = anchor.import_anchor(source, out)

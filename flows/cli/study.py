@@ -42,7 +42,10 @@ def prediction(
     figure: Figure = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test whether scores predict: take a step on new answers to single questions and measure held-out questions."""
+    """Test whether scores predict the effect of a step.
+
+    Takes a step on new answers to single questions and measures held-out questions.
+    """
     from flows.studies import of_each, predict_effects
 
     if figure is not None and len(runs or []) > 1:
@@ -69,7 +72,10 @@ def selection(
     samples: Samples = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare selections: train equally on each score's best questions and on random ones; held-out accuracy."""
+    """Test whether selecting questions by score helps.
+
+    Trains equally on each score's best questions and on random ones; measures held-out accuracy.
+    """
     from flows.studies import of_each, select_questions
 
     size = {"share": share, "steps": steps, "draws": draws, "samples": samples}
@@ -88,7 +94,10 @@ def lds(
     samples: Samples = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the linear datamodelling score: do summed scores of random subsets rank what training on them reaches?"""
+    """Test whether scores add up: linear datamodelling score.
+
+    Do summed scores of random subsets rank what training on them reaches?
+    """
     from flows.studies import datamodelling_score, of_each
 
     size = {"share": share, "steps": steps, "subsets": subsets, "samples": samples}
@@ -115,7 +124,10 @@ def gradient_quality(
     answers: Answers = 32,
     as_json: AsJson = False,
 ) -> None:
-    """Compare rewards and advantages: does the generator's gradient follow the real effects of its questions?"""
+    """Compare rewards and advantages of the generator.
+
+    Does its gradient follow the real effects of its questions?
+    """
     from flows.studies import gradient_quality as study
     from infuser_core.terminal import format_rows
 
@@ -130,7 +142,10 @@ def frozen(
     figure: Figure = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the paper's control with a run's settings: a frozen solver, one batch of documents. Does the score rise?"""
+    """Run the paper's control: does the score rise?
+
+    With a run's settings, a frozen solver and one batch of documents.
+    """
     from flows.studies import frozen_solver
     from infuser_core.terminal import format_rows
 

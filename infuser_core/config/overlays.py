@@ -30,7 +30,20 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
     merged = reduce(merge, map(parse_override, overrides), merged)
     if seed is not None:
         merged = merge(merged, {"seed": seed})
+    if files and "name" not in merged:
+        _refuse_part(files, merged)
     return validate(merged)
+
+
+def _refuse_part(files: Sequence[Path], merged: Mapping[str, Any]) -> None:
+    """Raise ConfigError if shipped files without a complete configuration are to be run: overlays, or a sweep."""
+    names = " ".join(map(str, files))
+    if "axes" in merged:
+        raise ConfigError(f"{names} is a sweep file", hint=f"infuser sweep {names}")
+    if all(str(file) in shipped.names() for file in files):
+        kind = "an overlay" if len(files) == 1 else "overlays"
+        message = f"{names}: {kind}, without a complete configuration"
+        raise ConfigError(message, hint=f"a complete one comes first: infuser run nano {names}")
 
 
 def validate(values: Mapping[str, Any]) -> RunConfig:

@@ -102,6 +102,17 @@ DEPTH = 32
 VALUES = 20_000
 """Most values in total, counted again for each alias that repeats them."""
 _REASON_CHARS = 300
+_UNCLOSED = "a bracket or brace has no end, or a comma is missing"
+_PROBLEMS = {
+    r"found character '\t'": "there is a tab: indent with spaces",
+    "expected ',' or": _UNCLOSED,
+    "unexpected end of stream": "a quote has no end",
+    "mapping values are not allowed": "a second `: ` in one line: start a new line, or quote the value",
+    "could not find expected ':'": "a key without `:`",
+    "found another document": "a second document begins with `---`: one file has one configuration",
+    "expected <block end>": "the indentation does not fit the lines above",
+}
+"""Parts of the YAML parser's messages, and plain words for them."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -159,9 +170,13 @@ def read_yaml(path: Path, *, hint: str) -> Any:
         text = content.decode("utf-8", errors="strict" if len(content) <= BYTES else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}", hint=hint) from error
-    return parse_yaml(text, name=str(path), hint=hint)
+    except UnicodeDecodeError as error:
+        encoding = "UTF-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "not UTF-8"
+        problem = (
+            f"{path} is not valid YAML: it is {encoding}, byte {content[error.start]:#04x} at offset {error.start}"
+        )
+        raise ConfigError(problem, hint="save the file as UTF-8") from error
+    return parse_yaml(text, name=str(path), hint="correct that line; a value with special characters needs quotes")
 
 
 def parse_yaml(text: str, *, name: str, hint: str) -> Any:
@@ -171,10 +186,20 @@ def parse_yaml(text: str, *, name: str, hint: str) -> Any:
     try:
         value = _Loader(text, name).get_single_data()
     except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())[:_REASON_CHARS]
-        raise ConfigError(f"{name} is not valid YAML: {reason}", hint=hint) from error
+        raise ConfigError(f"{name} is not valid YAML: {_explain(error)}", hint=hint) from error
     refuse_vast(value, name=name)
     return value
+
+
+def _explain(error: yaml.YAMLError) -> str:
+    """Say in which line of a YAML text an error is, and what is wrong there."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem is None:
+        return " ".join(str(error).split())[:_REASON_CHARS]
+    problem = next((text for part, text in _PROBLEMS.items() if part in error.problem), error.problem)
+    # An unclosed bracket or quote is named where it begins.
+    is_unclosed = problem == _UNCLOSED or "end of stream" in problem
+    mark = (error.context_mark if is_unclosed else None) or error.problem_mark
+    return f"line {mark.line + 1}: {problem}" if mark else problem
 
 
 def refuse_vast(values: Any, *, name: str) -> None:

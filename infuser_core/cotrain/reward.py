@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infuser_core.errors import ConfigError
+from infuser_core.errors import ConfigError, quantity
 from infuser_core.plugins import REWARDS
 from infuser_core.schemas import InfluenceScore, Question
 
@@ -19,8 +19,20 @@ class Reward:
     """As written in the configuration."""
     needs_influence: bool
     """Whether questions must be probed against the dev gradient first."""
-    of: Callable[[Sequence[InfluenceScore], Sequence[Question]], list[float]]
-    """Computes the rewards of an iteration's questions, in order, from their scores and the questions."""
+    function: Callable[[Sequence[InfluenceScore], Sequence[Question]], Sequence[float]]
+    """The plug-in's function of all questions of an iteration."""
+
+    def of(self, scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> Sequence[float]:
+        """Compute the rewards of an iteration's questions, in order, from their scores and the questions.
+
+        Raises ConfigError if the function does not return one reward per question.
+        """
+        rewards = self.function(scores, questions)
+        if len(rewards) != len(questions):
+            counts = f"{quantity(len(rewards), 'number')} for {quantity(len(questions), 'question')}"
+            hint = "it must return one number per question, in their order"
+            raise ConfigError(f"reward {self.name} returned {counts}", hint=hint)
+        return rewards
 
 
 def find_reward(name: str) -> Reward:
@@ -35,5 +47,5 @@ def find_reward(name: str) -> Reward:
     return Reward(
         name=name,
         needs_influence=bool(getattr(module, "NEEDS_INFLUENCE", True)),
-        of=function if takes_all else lambda scores, questions: [function(score) for score in scores],
+        function=function if takes_all else lambda scores, questions: [function(score) for score in scores],
     )

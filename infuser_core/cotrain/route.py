@@ -28,7 +28,7 @@ class Route:
     read: Read | None
     """Parser of a generator's reply; None if nothing is generated."""
     carry: Carry | None
-    """The row's own problem as a question (`given` of the plug-in); None if a generator writes it."""
+    """The row's own problem as a question (`carry` of the plug-in); None if a generator writes it."""
     examples_template: str
     """Template of the examples before the route's own; empty for none."""
     takes_program: bool
@@ -44,7 +44,7 @@ class Route:
 def find_route(name: str) -> Route:
     """Find the route called `name`. Raises ConfigError, with a list of the known routes, if there is none."""
     module, _ = ROUTES.find(name)
-    read, carry = getattr(module, "read", None), getattr(module, "given", None)
+    read, carry = getattr(module, "read", None), getattr(module, "carry", None)
     try:
         template, needs_document = str(module.TEMPLATE), bool(module.NEEDS_DOCUMENT)
     except AttributeError as error:
@@ -53,7 +53,7 @@ def find_route(name: str) -> Route:
         ) from error
     if (read is None) == (carry is None):
         raise ConfigError(
-            f"route {name!r} needs `read` or `given`", hint="one of them, see infuser_core/cotrain/routes"
+            f"route {name!r} needs `read` or `carry`", hint="one of them, see infuser_core/cotrain/routes"
         )
     return Route(
         name=name,

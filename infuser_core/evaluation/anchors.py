@@ -52,22 +52,20 @@ def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ..
     """Caveats about the anchor for readers of a run's numbers."""
     if isinstance(anchor, NanoAnchor):
         return NOTES
-    return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
+    if not isinstance(anchor, FolderAnchor):
+        return ()
+    folder = Path(anchor.path)
+    if origin := origin_of(folder):
+        facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
+        remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
+        return (f"The anchor was imported from {origin.get('file')} ({facts}).", *remarks)
+    return (PLAIN_TURNS,) if folder.is_dir() and not has_template(folder) else ()
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
     """Read the origin record of an imported model; empty for others."""
     origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
     return origin if isinstance(origin, dict) else {}
-
-
-def _folder_notes(folder: Path) -> tuple[str, ...]:
-    """Origin of an imported model, or how prompts are rendered without a chat template."""
-    if origin := origin_of(folder):
-        facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
-        remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
-        return (f"The anchor was imported from {origin.get('file')} ({facts}).", *remarks)
-    return (PLAIN_TURNS,) if folder.is_dir() and not has_template(folder) else ()
 
 
 def has_template(folder: Path) -> bool:
@@ -96,6 +94,10 @@ def anchor_digest(folder: Path) -> str:
     if base is not None:
         total.update(bytes.fromhex(anchor_digest(base)))
     return total.hexdigest()
+
+
+_DIGEST_ONCE = lru_cache(maxsize=4)(anchor_digest)
+"""Every iteration needs the digest of a model, and that of a large one takes minutes."""
 
 
 def anchor_bytes(folder: Path, *, each: int = 12) -> int:
@@ -139,7 +141,7 @@ def named_model(
             sampler=lambda: ChatSampler(_connect(source).replies),
         )
     folder = anchor_folder(source)
-    digest = _cached_digest(folder)
+    digest = _DIGEST_ONCE(folder)
     checkpoint = Checkpoint(checkpoint_id=f"{label}-{digest[:16]}", role=role, path=str(folder), step=0)
     return NamedModel(
         name=checkpoint.checkpoint_id,
@@ -147,12 +149,6 @@ def named_model(
         chat=partial(pool.chat, checkpoint),
         sampler=partial(pool.sampler, checkpoint),
     )
-
-
-@lru_cache(maxsize=4)
-def _cached_digest(folder: Path) -> str:
-    """The digest, computed once per process: every iteration needs it, and a large model takes minutes."""
-    return anchor_digest(folder)
 
 
 def _connect(source: EndpointModel) -> "Endpoint":

@@ -15,7 +15,7 @@ from infuser_core.schemas import QuestionScore
 
 MOST = 128
 """Largest k of a curve if no k is requested."""
-_CHANGE = ("benchmark", "before_verdict", "after_verdict", "before_reason", "after_reason")
+_CHANGE = ("benchmark", "before", "after", "before_verdict", "after_verdict", "before_reason", "after_reason")
 JSON = dict[str, Any]
 
 
@@ -26,10 +26,15 @@ def compare_presets(name: str, plan: ExamPlan, scored: Sequence[ScoredAnswers]) 
     (`differing`). `changes`: responses judged differently in the same way, the most frequent first. `changed`:
     responses whose verdict is not the same under all presets. `averages`: by category.
     """
-    changes = [change for other in scored[1:] for change in _changes(scored[0], other)]
     differing: Counter[tuple[str, str]] = Counter()
-    for change in changes:
-        differing[change["benchmark"], change["after"]] += change["rows"]
+    kinds: Counter[tuple[str, ...]] = Counter()
+    for other in scored[1:]:
+        for before, after in zip(scored[0].verdicts, other.verdicts, strict=True):
+            if before.verdict != after.verdict:
+                differing[before.benchmark, other.preset] += 1
+                reasons = before.reason, after.reason
+                kinds[before.benchmark, scored[0].preset, other.preset, before.verdict, after.verdict, *reasons] += 1
+    changes = [{**dict(zip(_CHANGE, kind, strict=True)), "rows": rows} for kind, rows in kinds.items()]
     verdicts = zip(*(one.verdicts for one in scored), strict=True)
     rows, averages = [], {}
     for one in scored:
@@ -50,18 +55,6 @@ def compare_presets(name: str, plan: ExamPlan, scored: Sequence[ScoredAnswers]) 
         "averages": averages,
         "changes": sorted(changes, key=lambda row: (-row["rows"], row["benchmark"], row["after"], row["after_reason"])),
     }
-
-
-def _changes(first: ScoredAnswers, other: ScoredAnswers) -> list[JSON]:
-    kinds: Counter[tuple[str, ...]] = Counter()
-    for before, after in zip(first.verdicts, other.verdicts, strict=True):
-        if before.verdict != after.verdict:
-            kinds[before.benchmark, before.verdict, after.verdict, before.reason, after.reason] += 1
-    presets = {"before": first.preset, "after": other.preset}
-    return [
-        {"benchmark": kind[0], **presets, **dict(zip(_CHANGE, kind, strict=True)), "rows": rows}
-        for kind, rows in kinds.items()
-    ]
 
 
 def pass_curves(

@@ -40,7 +40,11 @@ class GeneratedSet:
 
     def plan(self, *, samples: int, max_tokens: int) -> ExamPlan:
         """The questions as an evaluation, with the generator's own keys."""
-        questions = [question_of(_published_row(row), self.label) for row in self.rows]
+        questions = []
+        for row in self.rows:
+            key = row["choices"][LETTERS.index(row["answer"])] if row["choices"] else row["answer"]
+            copied = {name: row[name] for name in ("question_id", "choices", "domain", "subdomain")}
+            questions.append(question_of({"question_text": row["text"], "ground_truth": key, **copied}, self.label))
         return single_plan(self.label, questions, samples=samples, max_tokens=max_tokens, name="released")
 
 
@@ -91,12 +95,6 @@ def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = N
 def _query(root: Path, run: str, sql: str) -> list[dict[str, Any]]:
     with closing(Lens(Store(root), runs=[run])) as lens:
         return lens.query(sql)
-
-
-def _published_row(row: Row) -> dict[str, Any]:
-    key = row["choices"][LETTERS.index(row["answer"])] if row["choices"] else row["answer"]
-    names = ("question_id", "choices", "domain", "subdomain")
-    return {"question_text": row["text"], "ground_truth": key, **{name: row[name] for name in names}}
 
 
 def tally_of(store: Store, scores: ArtifactRef) -> Tally:

@@ -101,8 +101,14 @@ def _find_checkpoint(store: Store, name: str, place: str) -> EvaluatedModel:
         for entry in journal.latest()
         if entry.phase in (Phase.UPDATE_SOLVER, Phase.ANCHOR)
     }
-    number = _selected_iteration(store, journal) if place == "selected" else place
-    if not re.fullmatch(NUMBER, str(number)) or int(number) not in solvers:
+    number = place
+    if place == "selected":
+        keys = [entry.key for entry in journal.latest() if entry.phase == Phase.SELECT]
+        refs = store.refs(keys[-1]) if keys else []
+        if not refs:
+            raise UsageError(f"run {name} has selected no checkpoint yet", hint="`infuser resume` ends it")
+        number = str(store.rows(refs[0], "selections", Selection)[0].selected_iteration)
+    if not re.fullmatch(NUMBER, number) or int(number) not in solvers:
         iterations = ", ".join(map(str, sorted(solvers))) or "none yet"
         raise UsageError(
             f"--model {name}@{place}: no such checkpoint", hint=f"iterations: {iterations}; or {name}@selected"
@@ -110,13 +116,6 @@ def _find_checkpoint(store: Store, name: str, place: str) -> EvaluatedModel:
     (ref,) = store.refs(solvers[int(number)])
     config = validate(runs.read_config(store.root, name))
     return _stored_model(store, ref, name=f"{name}@{place}", config=config)
-
-
-def _selected_iteration(store: Store, journal: Journal) -> int:
-    keys = [entry.key for entry in journal.latest() if entry.phase == Phase.SELECT]
-    for ref in store.refs(keys[-1]) if keys else []:
-        return store.rows(ref, "selections", Selection)[0].selected_iteration
-    raise UsageError(f"run {journal.path.parent.name} has selected no checkpoint yet", hint="`infuser resume` ends it")
 
 
 def is_nano(model: EvaluatedModel) -> bool:

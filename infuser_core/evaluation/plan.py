@@ -29,7 +29,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion(Question):
-    """A question as it is saved with an evaluation."""
+    """A question, in the form that is saved with an evaluation."""
 
     benchmark: str
     """Benchmark label."""
@@ -199,9 +199,13 @@ def _select_benchmarks(
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
-        shipped = BENCHMARKS.names()
-        names = [name for name in shipped if _is_in_all(describe_benchmark(name), settings, nano=nano)]
+        shipped = {name: described for name in BENCHMARKS.names() if (described := describe_benchmark(name))}
+        names = [name for name, described in shipped.items() if described.repos]
         if nano:
+            of_nano = {name: described for name, described in shipped.items() if described.category == "nano"}
+            # The prompts of most profiles ask for a letter.
+            has_free_form = len(solver_templates(settings.prompts)) > 1
+            names = [name for name, each in of_nano.items() if has_free_form or each.verifier == "choice"]
             others = f"the other {len(shipped) - len(names)} benchmarks have no prompt in profile {settings.prompts}"
             warn(f"all: a nano model is asked {' and '.join(names)}; {others}")
     if not names:
@@ -214,14 +218,6 @@ def _select_benchmarks(
     if twice:
         raise UsageError(f"--benchmarks names {twice[0]} twice", hint="once is enough; --samples asks more often")
     return benchmarks
-
-
-def _is_in_all(benchmark: Benchmark | None, settings: EvaluationSettings, *, nano: bool) -> bool:
-    """Whether `all` includes the benchmark: data sets, or for nano models the micro-world's with a prompt."""
-    if benchmark is None or not nano:
-        return benchmark is not None and bool(benchmark.repos)
-    answerable = benchmark.verifier == "choice" or len(solver_templates(settings.prompts)) > 1
-    return benchmark.category == "nano" and answerable
 
 
 def _parse_benchmark(text: str) -> BenchmarkSettings:

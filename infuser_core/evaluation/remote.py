@@ -30,7 +30,12 @@ def respond(
     """
     open_asks = [ask for ask in asks if ask.key not in finished]
     places = [(ask, index) for ask in open_asks for index in range(ask.samples)]
-    replies = endpoint.replies([request for ask in open_asks for request in _requests(ask, settings)])
+    requests = []
+    for ask in open_asks:
+        messages = render_messages(ask.question, prompts=settings.prompts, phrasing=settings.phrasing)
+        params = SamplingParams(max_tokens=ask.max_tokens, **settings.sampling.model_dump())
+        requests += [ChatRequest(messages=messages, params=params, seed=seed) for seed in seeds_of(ask, settings.seed)]
+    replies = endpoint.replies(requests)
     collected: dict[Key, dict[int, ChatReply]] = {}
     ready: list[BenchmarkResponse] = []
     saved, tokens = time.monotonic(), 0
@@ -52,12 +57,6 @@ def respond(
         raise
     if ready:
         yield ready
-
-
-def _requests(ask: Ask, settings: RespondSettings) -> list[ChatRequest]:
-    messages = render_messages(ask.question, prompts=settings.prompts, phrasing=settings.phrasing)
-    params = SamplingParams(max_tokens=ask.max_tokens, **settings.sampling.model_dump())
-    return [ChatRequest(messages=messages, params=params, seed=seed) for seed in seeds_of(ask, settings.seed)]
 
 
 def _rows(ask: Ask, replies: dict[int, ChatReply], settings: RespondSettings) -> list[BenchmarkResponse]:

@@ -21,7 +21,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A complete sampled response, as it is saved."""
+    """A complete sampled response, in the form that is saved."""
 
     group_id: str
     """Question or document id."""

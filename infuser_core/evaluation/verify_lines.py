@@ -83,9 +83,12 @@ def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> It
     for preset in sorted({each.preset for each in requests.values() if each.job}):
         findings |= _check_jobs({p: one.job for p, one in requests.items() if one.job and one.preset == preset}, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
-        running = {place: pool.submit(_run_program, one.run) for place, one in requests.items() if one.run is not None}
+        running = {place: pool.submit(one.run) for place, one in requests.items() if one.run is not None}
         for place in range(len(lines)):
-            finding = running[place].result() if place in running else findings[place]
+            try:
+                finding = running[place].result() if place in running else findings[place]
+            except InfuserError as error:
+                finding = unverified(str(error))
             facts = {"verdict": finding.verdict.value, "extracted": finding.extracted, "reason": str(finding.reason)}
             yield json.dumps(facts, ensure_ascii=True)
 
@@ -98,13 +101,6 @@ def _check_jobs(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
         if len(jobs) == 1:
             return dict.fromkeys(jobs, unverified(str(error)))
         return {place: finding for p, job in jobs.items() for place, finding in _check_jobs({p: job}, preset).items()}
-
-
-def _run_program(run: Callable[[], Finding]) -> Finding:
-    try:
-        return run()
-    except InfuserError as error:
-        return unverified(str(error))
 
 
 def _parse_line(line: bytes) -> _Request:

@@ -41,15 +41,15 @@ def serve_shelf(folder: Path) -> Iterator[str]:
 def search_entries(entries: list[dict[str, Any]], query: str, page: int) -> dict[str, Any]:
     """Search the catalogue: one page of the entries whose title, subjects or description contain all query words."""
     words = query.casefold().split()
-    matches = [entry for entry in entries if all(word in _searchable_text(entry) for word in words)]
+    matches = []
+    for entry in entries:
+        subjects = " ".join(f"{s['domain']} {s['subdomain']}" for s in entry["subjects"])
+        text = f"{entry['title']} {entry['description']} {subjects}".casefold()
+        if all(word in text for word in words):
+            matches.append(entry)
     is_last = page * PAGE_SIZE >= len(matches)
     next_page = None if is_last else f"/catalogue.json?{urlencode({'q': query, 'page': page + 1})}"
     return {"data": matches[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], "links": {"next": next_page}}
-
-
-def _searchable_text(entry: dict[str, Any]) -> str:
-    subjects = " ".join(f"{s['domain']} {s['subdomain']}" for s in entry["subjects"])
-    return f"{entry['title']} {entry['description']} {subjects}".casefold()
 
 
 class _Handler(SimpleHTTPRequestHandler):

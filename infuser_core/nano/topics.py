@@ -176,16 +176,9 @@ def _build_topic(row: Mapping[str, str]) -> MicroTopic:
     return MicroTopic(**texts, sound=sound, tempting=tempting, operands=operands, between=between)
 
 
-def _load_topics() -> dict[str, tuple[MicroTopic, ...]]:
-    with (files(__package__) / "topics.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        kind: tuple(_build_topic(row) for row in rows if row["kind"] == kind)
-        for kind in ("basic", "more", "problem", "composed", "broad")
-    }
-
-
-_TOPICS = _load_topics()
+_TOPICS: dict[str, tuple[MicroTopic, ...]] = {}
+for _row in csv.DictReader((files(__package__) / "topics.csv").read_text(encoding="utf-8").splitlines()):
+    _TOPICS[_row["kind"]] = (*_TOPICS.get(_row["kind"], ()), _build_topic(_row))
 TOPICS = _TOPICS["basic"]
 """The topics of the basic world; a world with fewer topics takes the first ones."""
 ALL_TOPICS = (*TOPICS, *_TOPICS["more"])

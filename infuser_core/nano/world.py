@@ -208,7 +208,17 @@ def _draw_questions(
         raise ConfigError(f"nano world: no topic {unknown[0]!r}", hint=f"topics: {', '.join(by_name)}")
     rng = Random(seed_of(seed, "questions", split, *topics))
     facts = _draw_distinct_facts(split, [by_name[name] for name in topics], count, rng)
-    return tuple(_choice_question(f"nano-{split}-{number:04d}", fact, rng) for number, fact in enumerate(facts))
+    questions = []
+    for number, fact in enumerate(facts):
+        choices = choices_of(fact, count=WORLD.num_choices, rng=rng)
+        question = replace(
+            _free_form_question(f"nano-{split}-{number:04d}", fact),
+            choices=[str(choice) for choice in choices],
+            answer=language.LETTERS[choices.index(fact.sound)],
+            verifier="choice",
+        )
+        questions.append(question)
+    return tuple(questions)
 
 
 def draw_problems(split: Split, count: int, seed: int) -> list[Question]:
@@ -232,16 +242,6 @@ def _draw_distinct_facts(split: Split, topics: Sequence[MicroTopic], count: int,
         (a, b), name = cells[topic.name].pop()
         facts.append(Fact(topic=topic, name=name, a=a, b=b))
     return facts
-
-
-def _choice_question(question_id: str, fact: Fact, rng: Random) -> Question:
-    choices = choices_of(fact, count=WORLD.num_choices, rng=rng)
-    return replace(
-        _free_form_question(question_id, fact),
-        choices=[str(choice) for choice in choices],
-        answer=language.LETTERS[choices.index(fact.sound)],
-        verifier="choice",
-    )
 
 
 def _free_form_question(question_id: str, fact: Fact) -> Question:

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
+from infuser_core.errors import quantity
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.runs import list_differences
@@ -187,6 +188,8 @@ _DEPENDS = RunReason(kind="depends", text="depends on stages before it, which wo
 
 _LISTED = 8
 """Longest list of consecutive cached stages that is printed line by line; a longer one takes a single line."""
+_SHOWN = 12
+"""Longest list of stages that is printed whole."""
 _MAX_REASONS = 3
 
 
@@ -266,10 +269,12 @@ class RunPlan:
             "stages": [stage.to_json() for stage in self.stages],
         }
 
-    def text(self) -> str:
-        """The plan as text for a terminal."""
-        lines = [self._headline(), *_stage_lines(self.stages), *(f"note: {note}" for note in self.notes)]
-        return "\n".join(lines)
+    def text(self, *, verbose: bool = False) -> str:
+        """The plan as text for a terminal; if `verbose`, with every stage."""
+        lines = _stage_lines(self.stages)
+        if not verbose and len(lines) > _SHOWN:
+            lines = [*lines[:_SHOWN], f"  {quantity(len(lines) - _SHOWN, 'more line')}: --verbose"]
+        return "\n".join([self._headline(), *lines, *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> str:
         against = f"; compared with run {self.compared_with}" if self.compared_with else ""
@@ -281,7 +286,7 @@ class RunPlan:
             else "time unknown"
         )
         if 0 < self.unknown < len(self.running):
-            time += f", and {self.unknown} stages that the store has no time for"
+            time += f", and {quantity(self.unknown, 'stage')} that the store has no time for"
         return f"run {self.run}: {len(self.running)} of {len(self.stages)} stages would run, {time}{against}"
 
 
@@ -292,7 +297,7 @@ def _stage_lines(stages: Sequence[PlannedStage]) -> list[str]:
         together = list(group)
         if cached and len(together) > _LISTED:
             span = f"{together[0].title} .. {together[-1].title}"
-            lines.append(f"  {span}: {len(together)} stages cached")
+            lines.append(f"  {span}: {quantity(len(together), 'stage')} cached")
         else:
             lines += [_line(stage, width) for stage in together]
     return lines

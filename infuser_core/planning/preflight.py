@@ -184,4 +184,6 @@ def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
 
 def _must_exist(key: str, path: str) -> None:
     if not shipped.find_data_file(path).exists():
-        raise ConfigError(f"{key} = {path!r}: no such file", hint="correct the path; relative ones start where you run")
+        source = "the paper's authors publish it (docs/reproduce.md): put it there" if path.startswith("data/") else ""
+        hint = f"{source or 'correct the path'}, or --set {key}=FILE; relative paths start where you run"
+        raise ConfigError(f"{key} = {path!r}: no such file", hint=hint)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load, parse_settings
@@ -23,11 +23,15 @@ RUNS = 1000
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 class SweepFile(Settings):
     """A sweep as written. Paths are relative to the file's folder; shipped configurations go by their names, too."""
 
-    base: list[str] = Field(min_length=1)
-    """Configurations that every run starts from."""
+    base: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    """Configurations that every run starts from: a list, or one name."""
     set: list[str] = Field(default=[])
     """`key=value` for every run."""
     axes: dict[str, dict[str, list[str]] | list[Any]] = Field(min_length=1)

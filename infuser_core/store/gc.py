@@ -22,7 +22,7 @@ from typing import Any
 
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import KeepSettings
-from infuser_core.errors import BusyRunError, StoreError
+from infuser_core.errors import BusyRunError, StoreError, quantity
 from infuser_core.store import lease, pruned, runs
 from infuser_core.store.catalogue import (
     Catalogue,
@@ -39,7 +39,7 @@ from infuser_core.store.retention import Extent, Retention, RunState, pinned_ite
 from infuser_core.store.verify import format_size
 from infuser_core.system import fault_points as faults
 from infuser_core.system.durable import fsync
-from infuser_core.terminal import format_rows
+from infuser_core.terminal import format_rows, number_ranges
 
 _MOST_NAMES = 5
 _HEADINGS = {
@@ -53,6 +53,7 @@ _HEADINGS = {
     "draft": "temporary files",
     "trash": "what an interrupted gc left",
 }
+_EXTENTS = {"whole": "complete", "weights": "without moments", "facts": "without tensors"}
 
 
 TRASH = ".trash"
@@ -99,10 +100,10 @@ class GcPlan:
         items = [{**asdict(item), "path": str(item.path), "files": list(item.files)} for item in self.items]
         return {"bytes": self.bytes, "items": items, "kept": self.retention, "notes": list(self.notes)}
 
-    def text(self, *, applied: bool) -> str:
-        """Format the plan as human-readable text: totals, then items. `applied` says whether they were removed."""
+    def text(self, *, applied: bool, verbose: bool = False) -> str:
+        """Format the plan as text: totals, and if `verbose` items. `applied` says whether they were removed."""
         title = f"nothing was removed: `infuser gc --apply` frees {format_size(self.bytes)}"
-        title = f"removed {len(self.items)} items, {format_size(self.bytes)}" if applied else title
+        title = f"removed {quantity(len(self.items), 'item')}, {format_size(self.bytes)}" if applied else title
         groups = {kind: [item for item in self.items if item.kind == kind] for kind in _HEADINGS}
         totals = [
             {"what": _HEADINGS[kind], "items": len(items), "size": format_size(sum(item.bytes for item in items))}
@@ -111,10 +112,12 @@ class GcPlan:
         ]
         lines = [title, format_rows(totals)] if totals else ["nothing to remove"]
         for run, extents in self.retention.items():
-            text = "; ".join(f"{extent} {', '.join(map(str, numbers))}" for extent, numbers in extents.items())
+            text = "; ".join(f"{_EXTENTS[extent]} {number_ranges(numbers)}" for extent, numbers in extents.items())
             lines.append(f"run {run} keeps its checkpoints after iterations: {text}")
         lines += [f"left alone: {note}" for note in self.notes]
-        for items in filter(None, groups.values()):
+        if self.items and not verbose:
+            lines.append(f"{quantity(len(self.items), 'item')}: --verbose")
+        for items in filter(None, groups.values() if verbose else ()):
             rows = [{"size": format_size(item.bytes), "path": item.path.name, "why": item.why} for item in items]
             lines += ["", f"{_HEADINGS[items[0].kind]}:", format_rows(rows, width=100)]
         return "\n".join(lines)

@@ -160,13 +160,13 @@ class Lens:
 
     def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
         """Execute a trusted statement; returns its rows. Raises UsageError with DuckDB's message if it fails."""
-        with self._usage_errors():
+        with self._usage_errors(sql):
             self._prepare(set(_WORD.findall(sql.lower())))
             return self._fetch(sql, parameters)
 
     @contextmanager
-    def _usage_errors(self, *, seconds: float | None = None) -> Iterator[None]:
-        """Turn DuckDB's errors into UsageErrors, and interrupt the statement after `seconds`."""
+    def _usage_errors(self, sql: str, *, seconds: float | None = None) -> Iterator[None]:
+        """Turn DuckDB's errors about a statement into UsageErrors, and interrupt the statement after `seconds`."""
         stop = Timer(seconds or 0.0, self._connection.interrupt)
         if seconds is not None:
             stop.start()
@@ -177,9 +177,16 @@ class Lens:
             raise UsageError(f"the statement took more than {seconds:g} s", hint=hint) from error
         except duckdb.Error as error:
             message = str(error).strip().splitlines()[0]
-            raise UsageError(message, hint=f"views: {', '.join(self.views())}") from error
+            columns = self._list_columns(sql) if isinstance(error, duckdb.BinderException) else ""
+            raise UsageError(message, hint=columns or f"views: {', '.join(self.views())}") from error
         finally:
             stop.cancel()
+
+    def _list_columns(self, sql: str) -> str:
+        """The columns of the views that a statement names."""
+        names = sorted(self._defined & set(_WORD.findall(sql.lower())))
+        columns = {name: self._fetch(f'describe "{name}"', ()) for name in names}
+        return "; ".join(f"{name}: {', '.join(row['column_name'] for row in rows)}" for name, rows in columns.items())
 
     def query_untrusted(self, sql: str, *, most: int | None = None, seconds: float | None = None) -> Rows:
         """Execute a user's statement, which can only read the store's tables; returns at most `most` rows.
@@ -187,13 +194,13 @@ class Lens:
         The lens stays restricted afterwards. Raises UsageError for a statement that writes, takes longer than
         `seconds`, or fails.
         """
-        with self._usage_errors(seconds=seconds):
+        with self._usage_errors(sql, seconds=seconds):
             self._lock(sql)
             return self._fetch(sql, (), most=most)
 
     def save(self, sql: str, file: Path, *, seconds: float | None = None) -> None:
         """Execute a user's statement and write all its rows to a file: CSV if the suffix is .csv, otherwise parquet."""
-        with self._usage_errors(seconds=seconds):
+        with self._usage_errors(sql, seconds=seconds):
             self._lock(sql, str(file))
             rows = self._connection.sql(sql)
             if rows is None:
@@ -241,7 +248,7 @@ class Lens:
         if not keys:
             return []
         source = _parquet(self.catalogue.paths(keys, table), "file_row_number = true")
-        with self._usage_errors():
+        with self._usage_errors(table):
             names = {column[0] for column in self._connection.execute(f"describe from {source}").fetchall()}
             selection = ", ".join(f'"{name}"' if name in names else f'null as "{name}"' for name in columns)
             return self._fetch(

@@ -184,12 +184,10 @@ class Rehearsal:
 
     def _dev_gradient(self) -> tuple[int, str]:
         trainer, settings = self._pool.trainer(self._first), dev_gradient.settings_of(self._config)
-        result = dev_gradient.dev_gradient(self._rollouts, trainer, settings, workspace=self._folder)
-        if not result.facts.norm > 0:
-            raise EngineError(
-                f"the dev gradient's norm is {result.facts.norm}, and rewards differ in every group", hint=HINT
-            )
-        self._norm = result.facts.norm
+        facts, _ = dev_gradient.dev_gradient(self._rollouts, trainer, settings, workspace=self._folder)
+        if not facts.norm > 0:
+            raise EngineError(f"the dev gradient's norm is {facts.norm}, and rewards differ in every group", hint=HINT)
+        self._norm = facts.norm
         return self._trained_tokens(), f"norm {self._norm:.3g}"
 
     def _score(self) -> tuple[int, str]:

@@ -155,7 +155,7 @@ def prediction_study(
             answered = study.answers(fresh, answers, "prediction_study/step")
         replies = _replies(study) if answers else []
         measures = {"held_out": _exact_measure(study, replies)} if replies else _reweighted_measures(study, settings)
-        result = effects.step_effects(
+        measured, not_finite = effects.step_effects(
             names,
             answered,
             study.trainer,
@@ -165,15 +165,15 @@ def prediction_study(
             saved_rows=Pieces(partial_folder, effects.Effect),
             progress=progress,
         )
-        correlations = effects.correlations(result.effects, named_rows(run, score_values))
+        correlations = effects.correlations(measured, named_rows(run, score_values))
         outcome = Outcome(
             tables={
-                "question_effects": Table(row_type=effects.Effect, rows=result.effects),
+                "question_effects": Table(row_type=effects.Effect, rows=measured),
                 "score_correlations": Table(row_type=RankCorrelation, rows=correlations),
             },
             summary={"questions": len(names)},
         )
-        return add_not_finite(outcome, result.not_finite)
+        return add_not_finite(outcome, not_finite)
 
     return study.work("prediction_study", effects.VERSION, settings, produce, named=score_values)
 

@@ -57,6 +57,9 @@ WRONG_USE = {
     "unknown artifact": (["show", "rollout_dev-0000"], "no artifact rollout_dev-0000"),
     "bad SQL": (["sql", "select * from nowhere"], "Catalog Error: Table with name nowhere does not exist!"),
     "empty SQL": (["sql", ""], "the statement is empty"),
+    "overlay alone": (["run", "ablation/fixed_generator"], "ablation/fixed_generator: an overlay, without a complete"),
+    "sweep as a run": (["run", "sweep/nano"], "sweep/nano is a sweep file"),
+    "missing source": (["corpus", "build", "--source", "no.pdf", "--out", "no-pool"], "no.pdf: no such file or folder"),
     "nothing to compare": (["report", "compare"], "no finished runs to compare"),
     "no run yet": (["status"], "no runs yet in "),
     **{
@@ -75,11 +78,62 @@ def test_wrong_use_is_exit_2_with_a_message_and_a_hint(launch: Launcher, tmp_pat
     assert nothing_half_written(tmp_path / "store")
 
 
+YAML = {
+    "bracket": (
+        b"cotrain: [1, 2\n",
+        " is not valid YAML: line 1: a bracket or brace has no end, or a comma is missing",
+    ),
+    "tab": (b"name: x\n\tseed: 1\n", " is not valid YAML: line 2: there is a tab: indent with spaces"),
+    "two values": (
+        b"a: b: c\n",
+        " is not valid YAML: line 1: a second `: ` in one line: start a new line, or quote the value",
+    ),
+    "quote": (b'name: "x\n', " is not valid YAML: line 2: a quote has no end"),
+    "indentation": (b"a:\n  b: 1\n c: 2\n", " is not valid YAML: line 3: the indentation does not fit the lines above"),
+    "UTF-16": ("name: x\n".encode("utf-16"), " is not valid YAML: it is UTF-16, byte 0xff at offset 0"),
+}
+
+
+@pytest.mark.parametrize("case", YAML)
+def test_broken_yaml_names_its_line_and_the_fault(launch: Launcher, tmp_path: Path, case: str):
+    content, message = YAML[case]
+    (tmp_path / "mine.yaml").write_bytes(content)
+    ended = launch("run", str(tmp_path / "mine.yaml"), store=tmp_path / "store")
+    assert complains(ended, 2) == f"{tmp_path / 'mine.yaml'}{message}"
+
+
+def test_the_hint_after_wrong_names_says_what_to_type(launch: Launcher, tmp_path: Path):
+    hints = {
+        ("run", "ablation/fixed_generator"): "a complete one comes first: infuser run nano ablation/fixed_generator",
+        ("run", "nano", "--set", "cotrain.reward.name=mine:rewards"): "`PYTHONPATH=. infuser ...` if mine is in this",
+        ("sql", "select scor from leaks"): "leaks: run, iteration, phase, artifact_key, benchmark, num_questions",
+        (
+            "run",
+            "qwen3-8b",
+        ): "the paper's authors publish it (docs/reproduce.md): put it there, or --set data.dev.path=",
+    }
+    for arguments, hint in hints.items():
+        ended = launch(*arguments, store=tmp_path)
+        complains(ended, 2)
+        assert hint in ended.err.splitlines()[1]
+
+
+def test_a_pool_is_not_written_into_a_folder_with_other_files(launch: Launcher, tmp_path: Path):
+    (tmp_path / "book.md").write_text("# Tides\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    ended = launch(
+        "corpus", "build", str(tmp_path / "book.md"), "--out", str(tmp_path / "full"), store=tmp_path / "store"
+    )
+    assert complains(ended, 2) == f"{tmp_path / 'full'} holds other files: letter.txt"
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["letter.txt"]
+
+
 def test_a_command_without_arguments_shows_its_help_and_complains_about_nothing(launch: Launcher, tmp_path: Path):
-    for command in ([], ["nano"]):
+    for command, panel in (([], "Look"), (["nano"], "Commands")):
         ended = launch(*command, store=tmp_path)
         assert (ended.code, ended.err) == (2, "")
-        assert "Usage: infuser" in ended.out and "Commands" in ended.out
+        assert "Usage: infuser" in ended.out and f"─ {panel} ─" in ended.out
 
 
 def test_a_store_that_cannot_be_written_is_named(launch: Launcher, tmp_path: Path):

@@ -13,7 +13,7 @@ import torch
 from engine_tiny import make_checkpoint
 from launcher import Launcher, SmallRun
 from places import ROOT
-from test_named_scores import values
+from test_studies import values
 from torch import nn
 
 from corpus.find.catalogue import connect

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corpus.find.catalogue import SHIPPED
-from infuser_core.cotrain.reward import find_reward
+from infuser_core.cotrain.reward import Reward, find_reward
 from infuser_core.cotrain.route import find_route
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
@@ -67,7 +67,7 @@ def test_a_route_reads_or_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "own_routes").mkdir()
     (tmp_path / "own_routes" / "way.py").write_text("TEMPLATE = ''\nNEEDS_DOCUMENT = False")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"own_routes\.way' needs `read` or `given`"):
+    with pytest.raises(ConfigError, match=r"own_routes\.way' needs `read` or `carry`"):
         find_route("own_routes.way")
 
 
@@ -77,3 +77,10 @@ def test_one_of_the_shipped_can_be_named_from_outside():
     assert find_benchmark(benchmark) and describe_benchmark(benchmark) is describe_benchmark("math500")
     assert find_reward("infuser_core.cotrain.rewards.variance:reward").needs_influence is False
     assert find_reward("math:fsum").needs_influence is True, "whoever does not say otherwise needs it"
+
+
+def test_a_reward_of_the_wrong_length_is_named_with_both_counts():
+    reward = Reward(name="mine:rewards", needs_influence=False, function=lambda scores, questions: [1.0])
+    assert reward.of([None], [None]) == [1.0]
+    with pytest.raises(ConfigError, match="reward mine:rewards returned 1 number for 2 questions"):
+        reward.of([None, None], [None, None])

@@ -1,11 +1,14 @@
-"""Every shipped catalogue is read in its documented shape: fields, paging, licences with their evidence."""
+"""Every shipped catalogue is read in its documented shape, and one of your own is one small file."""
 
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from loopback import GUARD, Loopback, Say, Seen, guarded, recorded
+import yaml
+from launcher import ROOT, Launcher
+from loopback import GUARD, Loopback, Say, Seen, guarded, recorded, serving
 
 from corpus.find.catalogue import Offer, connect
 from corpus.find.catalogues import local
@@ -299,3 +302,37 @@ def test_catalogues_are_found_by_name_shipped_or_anybodys(tmp_path, monkeypatch)
         with pytest.raises(ConfigError) as caught:
             connect("nowhere", base="http://x", client=client)
     assert all(name in caught.value.hint for name in ("arxiv", "doab", "local", "web", "my_package.module"))
+
+
+FOLDER = ROOT / "examples" / "my_catalogue"
+NAME = "examples.my_catalogue.my_catalogue"
+
+
+def test_a_build_searches_it_and_admits_by_licence(launch: Launcher, tmp_path: Path):
+    """Its books' host is invented: they are found, ranked and admitted, and cannot be fetched."""
+    topics = [{"question_id": "1", "question_text": "Why do tides turn?", "ground_truth": "the moon"},
+              {"question_id": "2", "question_text": "What moves ice?", "ground_truth": "weight"}]  # fmt: skip
+    for row, subdomain in zip(topics, ("Tides and rivers", "Ice"), strict=True):
+        row |= {"domain": "Earth", "subdomain": subdomain}
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in topics))
+    with serving() as server:
+        server.routes["/books.json"] = Say(body=(FOLDER / "books.json").read_bytes())
+        config = {
+            "data": {"dev": {"type": "file", "path": str(tmp_path / "dev.jsonl")}},
+            "corpus": {
+                "catalogue": {
+                    "type": "catalogues",
+                    "catalogues": [{"name": NAME, "base": server.base}],
+                    "host_delay_seconds": 0.0,
+                }
+            },
+        }
+        (tmp_path / "own.yaml").write_text(yaml.safe_dump(config))
+        ended = launch(
+            *("corpus", "build", "--config", "nano", "--config", str(tmp_path / "own.yaml")),
+            *("--out", str(tmp_path / "pool"), "--json"),
+            store=tmp_path / "store",
+        )
+    rejected = {row["reason"] for row in json.loads(ended.out)["source_rejects"]}
+    assert rejected == {"download", "licence not allowed", "no licence"}
+    assert ended.code == 3 and "https://books.example/ice.pdf" in ended.err

@@ -1,5 +1,4 @@
-"""Books in every format become Markdown in which formulas, code, tables and captions survive, and navigation and
-licences do not; what is left out is named."""
+"""None"""
 
 import json
 import re
@@ -13,7 +12,9 @@ from book_tools import LIMITS, convert, written
 
 from corpus.read.books import library, pandoc
 from corpus.read.books.convert import CONVERTER, convert_book
+from corpus.read.formats.mediawiki import prepare
 from corpus.read.garble import MARK
+from infuser_core.system.child import Limits
 
 HTML = """<html><head><title>Falling</title></head><body><nav><a href="i.html">All chapters</a></nav>
 <p>Next: <a href="b.html">Bridges</a>, Up: <a href="i.html">Top</a></p>
@@ -409,3 +410,143 @@ def test_every_format_has_a_name_of_its_own():
     suffixes = [suffix for each in library.formats() for suffix in each.suffixes]
     assert len(suffixes) == len(set(suffixes)) and all(name.startswith(".") and name.islower() for name in suffixes)
     assert shutil.which("pandoc") or pandoc.program()
+
+
+def test_comments_within_a_paragraph_and_index_terms_stop_no_reader(tmp_path):
+    text = "== Gates\n\nA gate(((gates, kinds of (all)))) holds\n//TODO: more\nwater.\n\n----\n// code\n(((x)))\n----\n"
+    page = convert(written(tmp_path, "book.adoc", text))
+    assert "A gate holds" in page.markdown and "TODO" not in page.markdown, page.reason
+    assert "// code\n(((x)))" in page.markdown
+
+
+def test_a_box_of_asciidoc_leaves_no_stars(tmp_path):
+    text = "== Sets\n\nOne.\n\n.What a set holds\n****\n\nValues.\n\n****\n\n----\n****\n----\n"
+    page = convert(written(tmp_path, "book.adoc", text))
+    assert "What a set holds\n\nValues." in page.markdown and page.markdown.count("****") == 1, page.markdown
+
+
+def test_lines_of_asciidoc_whose_conditions_hold_are_kept(tmp_path):
+    text = (
+        "ifndef::parts[:parts: more/]\nifdef::parts[:said: yes]\n\n[[gates]]\n= Gates\n\nA gate {said} holds.\n\n"
+        "ifdef::web[]\nifndef::parts[]\nNo.\nendif::[]\nNever.\nendif::web[]\n"
+        "ifdef::parts,web[Any.]\nifdef::parts+web[No.]\nA :web: within a line sets nothing.\n\n"
+        "ifeval::[1 < 2]\nSeldom.\nendif::[]\nifndef::web[]\nAlways.\nendif::web[]\n"
+    )
+    assert convert(written(tmp_path, "book.adoc", text)).markdown.split("\n\n") == [
+        "A gate yes holds.",
+        "Any. A :web: within a line sets nothing.",
+        "Always.\n",
+    ]
+
+
+def test_the_name_of_a_drawing_that_is_not_there_stops_no_reader(tmp_path):
+    text = "== Gates\n\n[[map]]\n.Map of gates\ninclude::map.edn[]\n\nA gate.\n\n.Alone\ninclude::b.edn[]\n\n[[end]]\n// None.\n"
+    assert convert(written(tmp_path, "book.adoc", text)).markdown == "# Gates\n\nMap of gates\n\nA gate.\n\nAlone\n"
+
+
+def test_a_listing_in_an_open_block_is_code(tmp_path):
+    text = "== Gates\n\n[source,c]\n.Opening\n--\nopen();\n\n# wait\n--\n\nDone.\n"
+    page = convert(written(tmp_path, "book.adoc", text))
+    assert "Opening\n\n``` c\nopen();\n\n# wait\n```\n\nDone." in page.markdown, page.markdown or page.reason
+
+
+def test_a_section_that_cannot_be_read_costs_no_other_and_the_others_keep_their_level(tmp_path):
+    long = " ".join(["Wide ones."] * 30)
+    broken = "==== Bent\n\nText.\n\nbibliography::[]"
+    text = f"== Gates\n\nA gate.\n\n=== Wide\n\n{long}\n\n==== Wider\n\nOf oak.\n\n{broken}\n"
+    page = convert(written(tmp_path, "book.adoc", text))
+    assert page.markdown == f"# Gates\n\nA gate.\n\n## Wide\n\n{long}\n\n### Wider\n\nOf oak.\n", page
+    assert page.removed_for == ["unreadable"] and "Bent" in page.removed[0]
+
+
+def test_an_empty_line_ends_no_list(tmp_path):
+    text = "Do:\n\n. one\n+\nmore\n\n. two\n+\n----\nrun\n----\n\n. three\n\nThen:\n\n* a\n\n* b\n"
+    found = convert(written(tmp_path, "book.adoc", text)).markdown
+    assert [line for line in found.split("\n") if line and not line.startswith(" ")] == [
+        *("Do:", "1.  one", "2.  two", "3.  three", "Then:", "- a", "- b")
+    ]
+    assert "<!--" not in found
+
+
+@pytest.mark.parametrize(
+    ("written_as", "read"),
+    [
+        ("<<the-yard>>", "the yard"),
+        ("<<book.adoc#the_yard>>", "the yard"),
+        ("<<the-yard,our yard>>", "our yard"),
+        ("xref:the-yard[xrefstyle=full]", "the yard"),
+        ("xref:book.adoc#the-yard[]", "the yard"),
+        ("xref:the-yard[our yard]", "our yard"),
+        ("https://example.org/yard[our yard^]", "our yard"),
+        ("a << b >> c", "a \\<\\< b \\>\\> c"),
+    ],
+)
+def test_references_and_links_are_words(tmp_path, written_as, read):
+    assert convert(written(tmp_path, "book.adoc", f"See {written_as}.\n")).markdown == f"See {read}.\n"
+
+
+PAGE = "<page><title>{title}</title><ns>{ns}</ns><revision><text>{text}</text></revision></page>"
+
+
+def export(*articles: tuple[str, int, str]) -> str:
+    """An export of (title, namespace, text)."""
+    marked = [text.replace("&", "&amp;").replace("<", "&lt;") for *_, text in articles]
+    made = [PAGE.format(title=title, ns=ns, text=text) for (title, ns, _), text in zip(articles, marked, strict=True)]
+    return f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">{"".join(made)}</mediawiki>'
+
+
+def test_an_article_has_the_pages_that_it_includes_and_others_places_have_none():
+    book = export(
+        ("Kilns", 0, "Hot.\n\n{{:Kilns/Doors}}\n"),
+        ("Kilns/Doors", 0, "Shut."),
+        ("Ovens", 0, "#REDIRECT [[Kilns]]"),
+        ("Talk:Kilns", 1, "Who wrote this?"),
+    )
+    assert prepare(book) == "= Kilns =\n\nHot.\n\nShut.\n\n\n= Kilns/Doors =\n\nShut."
+
+
+def test_a_page_that_includes_itself_ends():
+    assert prepare(export(("Loop", 0, "Round. {{:Loop}}"))).count("Round.") < 20
+
+
+def test_marks_of_ours_in_a_text_are_no_marks():
+    assert prepare("<nowiki>\0000\000</nowiki> and \0009\000 {{!}}") == "<nowiki>0</nowiki> and 9 |"
+
+
+def test_templates_in_a_sentence_show_their_words_and_values(tmp_path: Path):
+    text = (
+        "A kiln of {{convert|5|m|ft}} holds {{math|''n''<sup>2</sup>}} loads, {{frac|1|2}} of them {{lang|fr|chaud}}.\n\n"
+        "{{NOTE|Never open the door of a {{mvar|n}}-load kiln.}}\n\n{{Main|Ovens}}\n\n"
+        '<source lang="c">int a[] = {{1}, {2}};</source>\n\n<math>\\frac{{a}}{{b}}</math>\n\nCited.{{cite book|title=On kilns}}\n'
+    )
+    file = tmp_path / "kilns.wiki"
+    file.write_text(text)
+    page = convert_book(file, "kilns", Limits())
+    assert "A kiln of 5 m holds $n^{2}$ loads, $\\tfrac{1}{2}$ of them chaud." in page.markdown
+    assert "Never open the door of a n-load kiln." in page.markdown
+    assert "int a[] = {{1}, {2}};" in page.markdown and "\\frac{{a}}{{b}}" in page.markdown
+    assert sorted(page.removed) == ["{{Main|Ovens}}", "{{cite book|title=On kilns}}"] and set(page.removed_for) == {
+        "markup"
+    }
+
+
+def test_a_section_that_cannot_be_read_costs_no_other_and_a_note_of_markup_alone_goes(tmp_path: Path):
+    file = tmp_path / "kilns.wiki"
+    # As in real articles: a note that is never opened, and one that holds nothing but a citation.
+    file.write_text(
+        "= Kilns =\n\nHot.<ref>{{cite web|url=x}}</ref> Dry.<ref>Said.</ref>\n\n== Doors ==\n\nShut.</ref>\n\n== Roofs ==\n\nHigh.\n"
+        + "A roof keeps the rain out. " * 20
+    )
+    page = convert_book(file, "kilns", Limits())
+    assert "Hot. Dry.[^1]" in page.markdown and "High." in page.markdown and "Shut" not in page.markdown
+    assert page.markdown.count("[^") == 2 and "unreadable" in page.removed_for
+
+
+def test_captions_of_a_gallery_stay_and_the_language_of_drawings_goes_with_a_record(tmp_path: Path):
+    file = tmp_path / "kilns.wiki"
+    file.write_text(
+        "Hot.\n\n<gallery>\nFile:a.jpg|A kiln in ''May''\nImage:b.jpg\n</gallery>\n\n<timeline>\nDateFormat = yyyy\n</timeline>\n\nDry.\n"
+    )
+    page = convert_book(file, "kilns", Limits())
+    assert "A kiln in *May*" in page.markdown and "File:" not in page.markdown and "DateFormat" not in page.markdown
+    assert any("DateFormat" in text for text in page.removed) and "Dry." in page.markdown

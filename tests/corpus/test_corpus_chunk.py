@@ -1,4 +1,9 @@
-"""Chunks are exact, bounded slices that cover the source; what is left out has a reason."""
+"""Blocks tile any text, pieces fit the limit, and chunks are exact slices that cover the source."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from corpus_rows import book_page, by_characters, by_words
@@ -7,10 +12,17 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from pydantic import ValidationError
 
+from corpus.chunk import split
 from corpus.chunk.blocks import ATOMIC, BlockType, scan
 from corpus.chunk.chunk import Chunk, Discard, Excluded, chunk_page, split_sections
+from corpus.chunk.cut import LEAST_CHARS, BookChunks, ConvertedBook, cut_books
+from corpus.chunk.judge import RULED_TOGETHER, judge_by_rules, rule_on
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
-from infuser_core.config.corpus import ChunkSettings
+from corpus.chunk.split import SliceCounter, Span, by_rule, pack, pieces, trim
+from corpus.read.page import page_of
+from infuser_core.config.corpus import ChunkSettings, CorpusSettings
+from infuser_core.config.overlays import load
+from infuser_core.system.worker_pool import LocalPool
 
 PARTS = [
     "# A\n",
@@ -226,3 +238,277 @@ def test_located_chunks_are_slices_and_the_others_are_counted():
     assert 0 < len(located) < len(result)
     assert all(row.document.num_tokens <= 20 for row in result)
     assert {row.document.header_path for row in result} == {"A", "A > B"}
+
+
+SENTENCE = "The charge on the sphere number {} is spread evenly, and the field inside of it is zero everywhere. "
+
+
+def texts(count: int) -> list[ConvertedBook]:
+    """Books of different lengths; together they are worth a process."""
+    made = []
+    for book in range(count):
+        parts = [
+            f"# Chapter {number}\n\n" + "".join(SENTENCE.format(number * 50 + place) for place in range(30 + 5 * book))
+            for number in range(20)
+        ]
+        markdown = "\n\n".join([*parts, "# Index\n\ncharge, 3\n\nfield, 4\n"])
+        made.append(ConvertedBook(page=page_of(f"book-{book}", markdown, converter="none"), domain="physics"))
+    return made
+
+
+@pytest.fixture
+def corpus_settings() -> CorpusSettings:
+    return load([Path("configs/nano.yaml")], []).corpus
+
+
+def rows(corpus_settings: CorpusSettings, books: list[ConvertedBook], workers: int) -> list[BookChunks]:
+    with closing(LocalPool(workers)) as pool:
+        found = dict(cut_books(books, corpus_settings, by_rule, pool))
+    return [found[place] for place in range(len(books))]
+
+
+def test_workers_change_no_row(corpus_settings: CorpusSettings):
+    books = texts(4)
+    assert sum(len(book.page.markdown) for book in books) > LEAST_CHARS
+    here, there = rows(corpus_settings, books, 1), rows(corpus_settings, books, 2)
+    assert here == there and all(each.candidates for each in here)
+    kept = [document for each in here for document in each.candidates]
+    assert len(kept) > RULED_TOGETHER
+    with closing(LocalPool(2)) as pool:
+        assert judge_by_rules(kept, pool) == rule_on(kept)
+
+
+@pytest.mark.parametrize(("structure", "cut_off"), [("headings", True), ("off", False)])
+def test_front_and_back_matter_is_cut_off_where_the_settings_say_so(
+    corpus_settings: CorpusSettings, structure, cut_off
+):
+    (found,) = rows(corpus_settings.model_copy(update={"structure": structure}), texts(1), 1)
+    assert any(row.reason == "back_matter" for row in found.discarded) == cut_off
+
+
+def plain_pack(parts: Sequence[Span], measure: SliceCounter, max_tokens: int) -> list[Span]:
+    """Piece after piece, every candidate counted."""
+    runs: list[Span] = []
+    for start, end in parts:
+        if runs and measure(runs[-1][0], end) <= max_tokens:
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((start, end))
+    return runs
+
+
+def plain_trim(source: str, start: int, end: int) -> tuple[int, int]:
+    """Blank characters taken away one by one; the indentation of the first line stays."""
+    while end > start and source[end - 1].isspace():
+        end -= 1
+    ink = start
+    while ink < end and source[ink].isspace():
+        ink += 1
+    breaks = [place for place in range(start, ink) if source[place] in "\r\n"]
+    return (breaks[-1] + 1 if breaks and ink < end else start, end)
+
+
+RAGGED_TEXTS = st.text(alphabet="ab .,;\n\r\t\u00a0\u2028x", max_size=200)
+COUNTERS = st.sampled_from([by_words, by_characters, len])
+
+
+@settings(max_examples=100)
+@given(RAGGED_TEXTS, st.integers(0, 200), st.integers(0, 200))
+def test_trimming_equals_its_plain_form(source, one, other):
+    start, end = sorted((min(one, len(source)), min(other, len(source))))
+    assert trim(source, start, end) == plain_trim(source, start, end)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 80), COUNTERS)
+def test_packing_equals_its_plain_form(lengths, max_tokens, count):
+    source = "".join(("ab cd, " * length)[: length - 1] + " " for length in lengths)
+    edges = [0]
+    for length in lengths:
+        edges.append(edges[-1] + length)
+    parts = list(pairwise(edges))
+    plain = plain_pack(parts, SliceCounter(source=source, count=count), max_tokens)
+    packed = pack(parts, SliceCounter(source=source, count=count), min_tokens=0, max_tokens=max_tokens)
+    assert packed == plain
+
+
+def cut(source: str, max_tokens: int) -> list[str]:
+    measure = SliceCounter(source=source, count=by_words)
+    return [source[start:end].strip() for start, end in pieces(scan(source), measure, max_tokens)]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "parts"),
+    [
+        ("One two three.", ["One two three."]),
+        ("One two three four. Five six seven.", ["One two three four.", "Five six seven."]),
+        ("One two three, four five six; seven eight.", ["One two three,", "four five six;", "seven eight."]),
+        ("one two three four five six seven eight nine", ["one two three four five", "six seven eight nine"]),
+        (
+            "\u6c34\u706b\u6728\u3002 \u91d1 \u571f \u5c71 \u5ddd \u65e5\u3002",
+            ["\u6c34\u706b\u6728\u3002", "\u91d1 \u571f \u5c71 \u5ddd \u65e5\u3002", ""],
+        ),
+    ],
+)
+def test_a_unit_is_cut_at_the_first_level_that_is_enough(paragraph, parts):
+    assert cut(f"Alpha beta.\n\n{paragraph}\n\nGamma delta.\n", 5) == ["Alpha beta.", *parts, "Gamma delta."]
+
+
+def test_a_level_deeper_is_used_on_the_part_that_needs_it_alone():
+    found = cut("One two three. Four five, six seven eight nine, ten. Eleven twelve.", 4)
+    assert found == ["One two three.", "Four five,", "six seven eight nine,", "ten.", "Eleven twelve."]
+
+
+@pytest.mark.parametrize(
+    "text", ["Fig. 3 shows it.", "See e.g. the kiln.", "By J. Wug et al. in May.", "Wait ... and see."]
+)
+def test_a_full_stop_that_ends_no_sentence_is_no_place_to_cut(text):
+    assert split.SENTENCE.findall(text[:-1] + " ") == []
+
+
+def test_a_word_without_end_is_cut_into_windows_that_fit():
+    source = "x" * 10_000
+    found = pieces(scan(source), SliceCounter(source=source, count=len), 64)
+    sizes = [end - start for start, end in found]
+    assert all(32 < size <= 64 for size in sizes[:-1]) and sum(sizes) == 10_000
+
+
+def test_a_long_slice_is_never_given_to_the_counter_at_once():
+    asked: list[int] = []
+
+    def count(text: str) -> int:
+        asked.append(len(text))
+        return len(text) // 4
+
+    source = "The kiln is warm and the jetty is cold. " * 20_000
+    measure = SliceCounter(source=source, count=count)
+    parts = pieces(scan(source), measure, 2048)
+    assert pack(parts, measure, min_tokens=200, max_tokens=2048)
+    assert max(asked) <= split.WINDOW and sum(asked) < 6 * len(source)
+
+
+def test_counting_in_windows_is_exact_for_words():
+    source = "kiln jetty " * 40_000
+    assert SliceCounter(source=source, count=by_words)(0, len(source)) == 80_000
+
+
+ODDITIES = [
+    "\u2028",
+    "\x0c",
+    "\x85",
+    "\r",
+    "\r\n",
+    "\n",
+    "# ",
+    "`" * 3,
+    "~" * 4,
+    "$$",
+    "\\[",
+    "|",
+    "<!--",
+    "a",
+    " ",
+    "=",
+]
+CLEAN = [
+    "# A\n",
+    "## B ##\n",
+    "###### deep\n",
+    "####### seven\n",
+    "#nospace\n",
+    "Title\n===\n",
+    "Two\nlines\n---\n",
+    "\n",
+    "text one\n",
+    "```\n# code\n```\n",
+    "````\n```\n# in\n````\n",
+    "~~~ python\n# in\n~~~\n",
+    "    # indented\n",
+    "\\# escaped\n",
+    "- item\n",
+    "> quote\n",
+    "***\n",
+    "1. one\n",
+    "  # in a list or not\n",
+    "   continued\n",
+    "    - deeper\n",
+    "===\n",
+    "---\n",
+    "<!-- a\n# b\n-->\n",
+    "<div>\n# in\n",
+    "<b>\n",
+    "<pre>\n\n# in\n</pre>\n",
+    "[kiln]: /address\n",
+    "| a | b |\n|---|---|\n| 1 | # |\n",
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(ODDITIES), max_size=40).map("".join))
+def test_blocks_tile_the_source(source):
+    position = 0
+    for block in scan(source):
+        assert block.start == position < block.end
+        position = block.end
+    assert position == len(source)
+
+
+def headings(source: str) -> list[tuple[int, int, str]]:
+    """(row, level, title) of the headings that a CommonMark parser finds at the top level."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(source)
+    pairs = zip(tokens, tokens[1:], strict=False)
+    opened = [pair for pair in pairs if pair[0].type == "heading_open" and pair[0].level == 0]
+    return [(token.map[0], int(token.tag[1]), " ".join(after.content.split())) for token, after in opened]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(CLEAN), max_size=12), st.sampled_from(["", "\n"]))
+def test_headings_are_those_of_commonmark(parts, joint):
+    source = joint.join(parts)
+    found = [block for block in scan(source) if block.kind is BlockType.HEADING]
+    told = [(source.count("\n", 0, block.start), block.level, " ".join(block.title.split())) for block in found]
+    assert told == headings(source)
+
+
+def kinds(source: str) -> list[BlockType]:
+    return [block.kind for block in scan(source) if block.kind is not BlockType.BLANK]
+
+
+def test_blocks_that_hide_headings():
+    assert kinds("$$\n# x\n$$\n") == [BlockType.MATH]
+    assert kinds("\\[\n# x\n\\]\n") == [BlockType.MATH]
+    assert kinds("<!--\n# x\n-->\n") == [BlockType.CODE]
+    assert kinds("| a | b |\n|---|---|\n| 1 | 2 |\n") == [BlockType.TABLE]
+
+
+def test_code_is_one_block_wherever_it_stands():
+    assert kinds("    a\n\n    b\n") == [BlockType.CODE]
+    assert kinds("> ```\n> a\n>\n> # b\n> ```\n") == [BlockType.CODE]
+    assert kinds("- a\n\n    ```\n    b\n\n    # c\n    ```\n") == [BlockType.PARAGRAPH, BlockType.CODE]
+
+
+def test_what_ends_with_its_container_is_text():
+    assert kinds("> ```\n> a\n\n```\nb\n```\n") == [BlockType.PARAGRAPH, BlockType.CODE]
+    assert kinds("- <!-- a\n- b -->\n") == [BlockType.PARAGRAPH, BlockType.PARAGRAPH]
+
+
+def test_an_unclosed_fence_is_text():
+    assert kinds("```\ncode\n\n# A\n") == [BlockType.PARAGRAPH, BlockType.HEADING]
+
+
+def test_a_formula_ends_at_an_empty_line():
+    assert kinds("$$\nx\n\n# A\n\n$$\n") == [BlockType.PARAGRAPH, BlockType.HEADING, BlockType.PARAGRAPH]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "line", ["```a\n", "$$a\n", "<!--\n", "<pre\n", "- a\n", "| a\n", "> ```a\n", "> $$a\n", "- a\n  <!-- b\n"]
+)
+def test_openers_that_never_close_do_not_take_long(line: str):
+    """Every line opens something; looking for each end anew takes time by the square of their number."""
+    assert scan(line * 10_000)[-1].end == len(line) * 10_000
+
+
+def test_only_line_ends_of_commonmark_count():
+    assert kinds("a\u2028# no heading\n") == [BlockType.PARAGRAPH]
+    assert [block.title for block in scan("# A #\r\n## B\r# C")] == ["A", "B", "C"]

@@ -1,4 +1,4 @@
-"""Exponents, subscripts, fractions and roots of a PDF are read as linear LaTeX; notes and ordinals are no mathematics."""
+"""Formulas of a PDF: scripts, fractions and roots become LaTeX, displays are paragraphs, labels of drawings are no text."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
-from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.embedded import Reading, ReadingConfig, convert
 from corpus.read.formulas.fractions import assemble_fractions
 from corpus.read.formulas.scripts import assemble_scripts
 from corpus.read.printed import Piece, Rule
@@ -332,3 +332,183 @@ def test_a_letter_above_a_word_is_the_mark_of_a_note_in_prose_only(tmp_path):
     assert drawn(tmp_path / "b.pdf", parts) == "y = x for the volume^{a} of it"
     parts = [main("the harbor; "), ("c", 3.6, 7.0), main(": the kiln")]
     assert drawn(tmp_path / "c.pdf", parts) == "the harbor; c: the kiln"
+
+
+FILLED = [
+    f"The carrier {name} walks along the ridge with a load of timber that he took from the yard"
+    for name in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+]
+
+
+def read(path: Path, rows: list[tuple[str, str]]) -> list[str]:
+    """Paragraphs of a page whose lines are flush, in the middle or indented, filled lines above and below."""
+    canvas = Canvas(str(path))
+    canvas.setFont("Times-Roman", 10)
+    lines = [("flush", text) for text in FILLED]
+    for number, (place, text) in enumerate([*lines[:12], *rows, *lines[12:]]):
+        middle = (
+            72 + (canvas.stringWidth(FILLED[0], "Times-Roman", 10) - canvas.stringWidth(text, "Times-Roman", 10)) / 2
+        )
+        canvas.drawString({"flush": 72, "middle": middle, "indented": 92}[place], 760 - 12 * number, text)
+    canvas.save()
+    return convert(str(path), ReadingConfig(max_pages=4000)).markdown.split("\n\n")
+
+
+def test_a_formula_without_a_full_stop_ends_where_a_sentence_begins(tmp_path):
+    found = read(
+        tmp_path / "a.pdf", [("middle", "a m + b n = 1 mod n"), ("flush", "Now every carrier counts his load.")]
+    )
+    assert "a m + b n = 1 mod n" in found
+    assert any(part.startswith("Now every carrier") for part in found)
+
+
+def test_formulas_one_below_the_other_stay_apart(tmp_path):
+    found = read(tmp_path / "a.pdf", [("middle", "p + q = 3"), ("middle", "p - q = 7"), ("flush", "Both are shown.")])
+    assert {"p + q = 3", "p - q = 7"} <= set(found)
+
+
+@pytest.mark.parametrize("goes_on", ["= r + s", "+ r = s"])
+def test_a_formula_that_goes_on_in_the_next_line_is_one(tmp_path, goes_on):
+    found = read(tmp_path / "a.pdf", [("middle", "p + q < 3"), ("middle", goes_on), ("flush", "Both are shown.")])
+    assert f"p + q < 3 {goes_on}" in found
+
+
+def test_a_sentence_goes_on_behind_its_formula(tmp_path):
+    found = read(tmp_path / "a.pdf", [("middle", "p + q = 3"), ("flush", "where q is the load of the last carrier.")])
+    assert any("p + q = 3 where q is the load" in part for part in found)
+
+
+def test_an_indented_line_of_text_that_has_a_relation_belongs_to_its_sentence(tmp_path):
+    rows = [("indented", "until p = q holds and the yard is empty in the evening")]
+    assert any(f"{FILLED[11]} until p = q" in part for part in read(tmp_path / "a.pdf", rows))
+
+
+PROSE = "Each range is a run of whole numbers that begins where the other one ends."
+
+
+def plot_page(path: Path, *, wrapped: bool = False) -> Reading:
+    """A page of prose around a plot, all of it within one more drawing where `wrapped`."""
+    canvas = Canvas(str(path))
+    canvas.beginForm("plot")
+    canvas.rect(0, 0, 200, 60)
+    canvas.setFont("Helvetica", 6)
+    for number in range(5):
+        canvas.drawString(40 * number, 2, str(10 * number))
+    canvas.drawString(80, 52, "reduce(ir)")
+    canvas.endForm()
+    if wrapped:
+        canvas.beginForm("page")
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+        canvas.drawString(72, 400 - 12 * row, PROSE)
+    canvas.saveState()
+    canvas.translate(150, 480)
+    canvas.doForm("plot")
+    canvas.restoreState()
+    if wrapped:
+        canvas.endForm()
+        canvas.doForm("page")
+    canvas.save()
+    return convert(str(path), ReadingConfig(max_pages=4000))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_labels_of_a_plot_are_recorded_and_the_text_around_it_stays(tmp_path, wrapped):
+    made = plot_page(tmp_path / "book.pdf", wrapped=wrapped)
+    assert made.markdown.count(PROSE) == 16
+    assert "reduce" not in made.markdown
+    assert [row.text for row in made.removed if row.reason == "label"] == ["0", "10", "20", "30", "40", "reduce(ir)"]
+
+
+def test_a_listing_that_a_slide_includes_is_text(tmp_path):
+    canvas = Canvas(str(tmp_path / "slides.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(4):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+    canvas.beginForm("listing")
+    for row, text in enumerate(["int a = 0;", "while (a < 10)", "{", "  a++;", "}"]):
+        canvas.setFont("Helvetica", 5)
+        canvas.drawString(0, 60 - 12 * row, str(row + 1))
+        canvas.setFont("Courier", 10)
+        canvas.drawString(20, 60 - 12 * row, text)
+    canvas.endForm()
+    canvas.translate(80, 500)
+    canvas.doForm("listing")
+    canvas.save()
+    made = convert(str(tmp_path / "slides.pdf"), ReadingConfig(max_pages=4000))
+    assert made.markdown.count("```") == 2 and not made.removed
+    assert "3   {\n4     a++;\n5   }\n" in made.markdown
+
+
+def test_the_bar_of_a_fraction_is_found_on_a_page_that_is_wrapped_like_a_drawing(tmp_path):
+    canvas = Canvas(str(tmp_path / "page.pdf"))
+    canvas.beginForm("page")
+    canvas.setFont("Times-Roman", 10)
+    for row in range(3):
+        canvas.drawString(30, 200 - 20 * row, PROSE)
+    canvas.drawString(30, 100, "x =")
+    canvas.drawString(55, 106, "a + b")
+    canvas.drawString(66, 94, "c")
+    canvas.rect(54.5, 102.3, 22, 0.4, stroke=0, fill=1)
+    canvas.endForm()
+    canvas.translate(40, 500)
+    canvas.scale(0.9, 0.9)
+    canvas.doForm("page")
+    canvas.save()
+    assert "x = \\frac{a + b}{c}" in " ".join(p.text for p in pdf.read_pdf(str(tmp_path / "page.pdf")).pages[0])
+
+
+def sketched(path: Path, *, curves: int, caption: str = "") -> Reading:
+    """Prose above and below boxes with names, which the page itself draws, joined by slanting lines."""
+    canvas = Canvas(str(path))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+        canvas.drawString(72, 400 - 12 * row, PROSE)
+    for number in range(4):
+        canvas.rect(100 + 70 * number, 520, 50, 40)
+        canvas.drawString(104 + 70 * number, 536, f"node {number}")
+        canvas.line(150 + 70 * number, 540, 170 + 70 * number, 540)
+    for number in range(curves):
+        canvas.line(150 + 70 * number, 530, 170 + 70 * number, 550)
+    if caption:
+        canvas.drawString(100, 495, caption)
+    canvas.save()
+    return convert(str(path), ReadingConfig(max_pages=4000))
+
+
+@pytest.mark.parametrize(("curves", "caption"), [(3, ""), (0, "Figure 2: Nodes in a row.")])
+def test_labels_of_a_drawing_on_the_page_itself_are_recorded_and_its_caption_stays(tmp_path, curves, caption):
+    made = sketched(tmp_path / "book.pdf", curves=curves, caption=caption)
+    assert made.markdown.count(PROSE) == 16 and caption in made.markdown
+    assert [row.text for row in made.removed] == [f"node {number}" for number in range(4)]
+
+
+def test_boxes_that_nothing_calls_a_figure_keep_their_text(tmp_path):
+    assert "node 3" in sketched(tmp_path / "book.pdf", curves=0).markdown
+
+
+def test_a_round_frame_keeps_its_text(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(12):
+        canvas.drawString(72, 700 - 12 * row, PROSE if row % 3 else "so that q = p + 1.")
+        if row % 4 == 0:
+            canvas.roundRect(70, 660 - 12 * row, 400, 46, 5)
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
+    assert made.markdown.count(PROSE) == 8 and made.markdown.count("q = p + 1") == 4 and not made.removed
+
+
+def test_what_is_printed_along_another_edge_of_the_page_is_recorded(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+    canvas.rotate(90)
+    canvas.drawString(620, -60, "draft of May")
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
+    assert made.markdown.count(PROSE) == 8 and "May" not in made.markdown
+    assert "May" in "".join(row.text for row in made.removed)

@@ -51,8 +51,8 @@ ELSEWHERE = {
     "infuser export RUN --iteration selected --out DIR --push hf://OWNER/NAME": "test_hub_round_trip.py",
     "--questions": "test_hub_round_trip.py",
     "infuser quickstart": "test_crash.py",
-    "infuser verify < lines.jsonl": "test_verify_command.py",
-    "--model openai:NAME@http://host:port/v1": "test_endpoint_exam.py",
+    "infuser verify < lines.jsonl": "test_verify_lines.py",
+    "--model openai:NAME@http://host:port/v1": "test_evaluate.py",
 }
 
 

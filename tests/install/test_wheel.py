@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, which nobody can write: a life cycle in a folder anywhere."""
+"""The wheel in an environment of its own, read-only: its contents, its pins, and a life cycle in any folder."""
 
 import json
 import os
@@ -8,9 +8,11 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from places import ROOT
 
 Infuser = Callable[..., subprocess.CompletedProcess[str]]
@@ -98,3 +100,10 @@ def test_a_run_by_its_name_has_a_result(infuser: Infuser):
     assert done.returncode == 0, done.stderr
     result = json.loads(infuser("result", "--json").stdout)
     assert result["run"] == "first"
+
+
+@pytest.mark.parametrize("python", ["3.11.2", "3.12.0", "3.13.0"])
+def test_no_pinned_package_asks_for_a_newer_python(python: str):
+    # 3.11.2 is that of Debian 12.
+    asked = {found.name: SpecifierSet(found.metadata["Requires-Python"] or "") for found in distributions()}
+    assert len(asked) > 100 and [name for name, versions in asked.items() if not versions.contains(python)] == []

@@ -102,7 +102,7 @@ def test_an_answer_is_told_with_its_question(ask, sql):
     answer = ask(row["rollout_id"])
     assert (answer.kind, facts(answer, "answer")["verdict"]) == ("solver rollout", row["verdict"])
     assert facts(answer, "question")["question_id"] == row["question_id"]
-    with pytest.raises(UsageError, match="no question, rollout"):
+    with pytest.raises(UsageError, match="no run, question, rollout"):
         ask(f"{row['question_id']}/999")
 
 
@@ -215,4 +215,16 @@ def test_the_command_prints_text_json_or_a_page(small_run: SmallRun, launch: Lau
     assert (page.code, page.out) == (0, "")
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
     wrong = launch("why", "nothing", store=small_run.root)
-    assert wrong.code == 2 and wrong.err.startswith("infuser: nothing: no question")
+    assert wrong.code == 2 and wrong.err.startswith("infuser: nothing: no run, question")
+
+
+def test_a_run_is_explained_by_its_result_its_questions_and_the_next_commands(small_run: SmallRun, launch: Launcher):
+    story = why(small_run.root, small_run.name)
+    assert story.kind == "run" and story.headline.endswith("from the anchor to the checkpoint after 2 iterations")
+    scores = query(small_run.root, "select question_id, score from scores where status = 'scored'", run=small_run.name)
+    best, worst = story.passage("best").rows[0], story.passage("worst").rows[0]
+    assert best["score"] == max(row["score"] for row in scores) and best["text"]
+    assert worst["score"] == min(row["score"] for row in scores)
+    for row in story.passage("next").rows:
+        command = row["command"].split()[1:]
+        assert launch(*command, store=small_run.root).code == 0 or command[0] == "report"

@@ -3,6 +3,8 @@
 import hashlib
 import json
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -157,25 +159,37 @@ def test_a_model_inherits_the_basic_anchor_token_by_token(subject_of):
     assert torch.equal(model.model.norm.weight, parent.model.model.norm.weight)
 
 
-def test_a_rebuild_with_the_same_seed_gives_the_same_bytes(tmp_path):
-    for name in ("one", "two"):
-        card = build_anchor(tmp_path / name, steps_scale=0.002, seed=3)
+@pytest.fixture(scope="module")
+def short_build(tmp_path_factory):
+    """Builds a world's anchor in a few steps, once."""
+
+    @cache
+    def build_once(name: str) -> tuple[Path, dict]:
+        folder = tmp_path_factory.mktemp(name)
+        return folder, build_anchor(folder, steps_scale=0.001, seed=3, world=name)
+
+    return build_once
+
+
+def test_a_rebuild_with_the_same_seed_gives_the_same_bytes(short_build, tmp_path):
+    folder, card = short_build("hard")
+    build_anchor(tmp_path, steps_scale=0.001, seed=3, world="hard")
     assert card["seed"] == 3 and card["schedule"]["steps"] > 1
     for file in ("model.safetensors", "tokenizer.json", "config.json"):
-        digests = {hashlib.sha256((tmp_path / name / file).read_bytes()).hexdigest() for name in ("one", "two")}
+        digests = {hashlib.sha256((place / file).read_bytes()).hexdigest() for place in (folder, tmp_path)}
         assert len(digests) == 1, file
 
 
 @pytest.mark.parametrize("name", ["hard", "wide", "composed"])
-def test_a_short_build_makes_the_worlds_own_anchor(tmp_path, name):
-    made, shipped = build_anchor(tmp_path, steps_scale=0.001, seed=3, world=name), card_of(name)
+def test_a_short_build_makes_the_worlds_own_anchor(short_build, name):
+    (folder, made), shipped = short_build(name), card_of(name)
     # Cards of older anchors lack settings that came later.
     assert made["world"] == made["world"] | shipped["world"] == asdict(world_of(name))
     assert made["vocabulary"] == shipped["vocabulary"] and made["parameters"] == shipped["parameters"]
     assert len(made["base_rates"]) >= 4 and made["base_rates"].keys() <= shipped["base_rates"].keys()
     for role, rates in made["base_rates"].items():
         assert list(rates) == list(shipped["base_rates"][role]), role
-    assert (tmp_path / "tokenizer.json").read_bytes() == (anchor_path(name) / "tokenizer.json").read_bytes()
+    assert (folder / "tokenizer.json").read_bytes() == (anchor_path(name) / "tokenizer.json").read_bytes()
 
 
 def test_an_unknown_world_is_refused(tmp_path):

@@ -228,6 +228,6 @@ def test_deep_nesting_is_malformed_not_a_crash() -> None:
 
 @given(st.text(alphabet='{}[]":,\\ an1</think>', max_size=60))
 def test_any_text_gives_an_answer(text: str) -> None:
-    spans = find_objects(text)
-    assert all(text[start] == "{" and text[end - 1] == "}" for start, end in spans.spans)
+    spans, _ = find_objects(text)
+    assert all(text[start] == "{" and text[end - 1] == "}" for start, end in spans)
     assert isinstance(parse(text), Malformed)

@@ -26,6 +26,12 @@ def test_labels_name_the_variant_and_seeds_repeat_it(tmp_path: Path) -> None:
     assert found == [("infuser", 1), ("infuser", 2), ("fixed", 1), ("fixed", 2)]
 
 
+def test_one_base_needs_no_list(tmp_path: Path) -> None:
+    path = written(tmp_path, "{seed: [1]}")
+    path.write_text(path.read_text().replace(f"[{NANO}]", str(NANO)))
+    assert [config.name for config in read_sweep(path)] == ["nano"]
+
+
 def test_a_leaf_with_values_is_an_axis(tmp_path: Path) -> None:
     runs = read_sweep(written(tmp_path, "{cotrain.generator.learning_rate: [0, 5.0e-4], data.dev.size: [8]}"))
     assert [config.variant for config in runs] == [

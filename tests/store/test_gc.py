@@ -51,11 +51,13 @@ def test_showing_changes_nothing_and_removing_frees_what_was_shown(tmp_path: Pat
 def test_totals_come_before_the_lists_they_are_made_of(tmp_path: Path):
     made_up(tmp_path, "run", 8, selected=3)
     found = plan_gc(tmp_path)
-    first, _, _, *rest = found.text(applied=False).splitlines()
+    first, _, _, *rest = found.text(applied=False, verbose=True).splitlines()
     assert first == f"nothing was removed: `infuser gc --apply` frees {format_size(found.bytes)}"
     lists = rest.index("optimizer moments of old checkpoints:")
     assert rest[0].startswith("optimizer moments of old checkpoints  ") and lists > 1
     assert sum(item.path.name in line for line in rest[lists:] for item in found.items) == len(found.items)
+    short = found.text(applied=False).splitlines()
+    assert short[-1] == f"{len(found.items)} items: --verbose" and len(short) < 10
 
 
 def test_whoever_needs_a_pruned_file_is_told_how_to_get_it_back(tmp_path: Path):

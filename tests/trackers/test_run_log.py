@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from launcher import Launcher, SmallRun, copy_store
 
+from infuser_core.errors import DataWarning
 from infuser_core.results.trackers.parts.files import Lines, points_in, redacted
 from infuser_core.results.trackers.parts.points import in_words, metrics_of
 from infuser_core.results.trackers.parts.run_log import RemainingTime, RunLog, place_of
@@ -50,7 +51,7 @@ def test_what_is_no_number_is_no_metric_but_a_bad_status_is_said(tmp_path: Path)
 @pytest.mark.parametrize(
     ("phase", "iteration", "place"),
     [
-        ("rollout_dev", 0, "iteration 0 of 4"),
+        ("rollout_dev", 0, "iteration 0 of 0-3"),
         ("validate", 4, "after 4 of 4"),
         ("respond", 0, "anchor"),
         ("pool", -1, ""),
@@ -81,7 +82,7 @@ def test_a_pipe_gets_a_line_per_stage(tmp_path: Path, capsys: pytest.CaptureFixt
     log.ran(made(tmp_path, "rollout_dev", iteration=1, accuracy=0.5), seconds=2.0, tokens=1000)
     first, second = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"\d\d:\d\d:\d\d  1 stages found in the store", first)
-    assert second.endswith("  iteration 1 of 4  rollout_dev  2.00 s  accuracy 0.500, 0 rows, 500 tokens/s")
+    assert second.endswith("  iteration 1 of 0-3  rollout_dev  2.00 s  accuracy 0.500, 0 rows, 500 tokens/s")
 
 
 def test_a_terminal_gets_a_line_per_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -95,8 +96,8 @@ def test_a_terminal_gets_a_line_per_iteration(tmp_path: Path, monkeypatch: pytes
             log.ran(made(tmp_path, "generate_questions", iteration=iteration, written=4, valid=3), seconds=1.0)
             log.ran(made(tmp_path, "pool", iteration=iteration), seconds=1.0)
     kept = screen.getvalue().replace("\r\x1b[2K", "").splitlines()
-    assert kept[0] == "iteration 0 of 2  generate_questions valid 75%"
-    assert kept[1].startswith("iteration 1 of 2  generate_questions valid 75%") and len(kept) == 2
+    assert kept[0] == "iteration 0 of 0-1  generate_questions valid 75%"
+    assert kept[1].startswith("iteration 1 of 0-1  generate_questions valid 75%") and len(kept) == 2
 
 
 def test_a_silent_console_shows_nothing_and_the_log_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -121,6 +122,15 @@ def test_the_log_has_warnings_and_why_an_attempt_ended(tmp_path: Path):
     log = (tmp_path / "log.txt").read_text()
     assert "warning: UserWarning: too few rows" in log and "attempt 3 ended by KeyError: 'gone'" in log
     assert len(heard) == 1
+
+
+def test_a_warning_of_this_project_is_one_line_in_a_pipe_and_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with RunLog(Console(enabled=False), tmp_path, attempt=1).attempt("a"):
+        warnings.warn("keys are wrong", DataWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: keys are wrong\n"
+    assert "  warning: keys are wrong\n" in (tmp_path / "log.txt").read_text()
 
 
 def test_metrics_are_told_once_whatever_attempt_and_a_torn_line_costs_only_itself(tmp_path: Path):
@@ -179,7 +189,7 @@ def test_a_run_leaves_a_line_and_a_point_per_stage(small_run: SmallRun):
     ran = [entry.key for entry in Journal(small_run.root, small_run.name).latest()]
     assert [point.key for point in points_in(folder / "metrics.jsonl")] == ran
     log = (folder / "log.txt").read_text()
-    assert "iteration 1 of 2  score_influence" in log and "mean score" in log and "ETA" in log
+    assert "iteration 1 of 0-1  score_influence" in log and "mean score" in log and "ETA" in log
     assert "stages ran, 0 found in the store, " in log.splitlines()[-1]
 
 

@@ -1,22 +1,35 @@
-"""The folder is the registry: whatever file lies in it is a verifier that keeps the promises of all, and its own."""
+"""Every verifier of the folder: one interface, batches, cases by rule, long answers, one from another package."""
 
+import itertools
 import json
+import time
+from collections import defaultdict
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launcher import ROOT, Launcher
+from places import DATA
 from verifier_cases import CORRECT, NO_ANSWER, WRONG, question
 
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.cotrain.phases.parsing import ParsedQuestion, parse, to_question
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.plugins import VERIFIERS
 from infuser_core.schemas import Document, Question, Verdict
-from infuser_core.verifiers import bbeh, choice, exact, integer
-from infuser_core.verifiers.parts.batch import find_verifier
+from infuser_core.verifiers import bbeh, choice, code, exact, integer
+from infuser_core.verifiers.code import extract_program
+from infuser_core.verifiers.parts import batch, extract
+from infuser_core.verifiers.parts.batch import Job, check_all, find_verifier
+from infuser_core.verifiers.parts.code_tests import CodeCase, is_root, same_output, same_value
 from infuser_core.verifiers.parts.extract import PRESETS
-from infuser_core.verifiers.parts.grading import Reason
+from infuser_core.verifiers.parts.grading import Finding, Grading, Reason, as_text, correct
 
 TEXTUAL = (choice, exact, integer, bbeh)
 """Verifiers that compare text in this process, so that any response can be tried on them."""
@@ -162,3 +175,211 @@ def test_a_data_source_that_a_model_wrote_chooses_nothing(source: str, prompt_ty
     asked = to_question(parsed, rollout_id="r", document=document)
     assert (asked.verifier, asked.grading) == (verifier, "")
     assert choice.check("the answer is B", asked, preset="official").verdict == NO_ANSWER
+
+
+# Many responses at once equal one response at a time, in order
+
+
+calls: list[tuple[int, str]] = []
+"""Jobs and preset of every call of `check_many` below."""
+
+
+class Together:
+    """A verifier that repeats each response, all of them in one call."""
+
+    @staticmethod
+    def check(response: str, asked: object, *, preset: str = "paper") -> Finding:
+        raise AssertionError("a verifier that offers check_many gets its jobs together")
+
+    @staticmethod
+    def check_many(jobs: list[Job], *, preset: str = "paper") -> list[Finding]:
+        calls.append((len(jobs), preset))
+        return [correct("together", job.response) for job in jobs]
+
+
+OUTSIDE = f"{__name__}:Together"
+jobs_of = st.lists(
+    st.builds(
+        Job,
+        response=st.sampled_from(["", r"\boxed{A}", r"\boxed{7} \boxed{B}", r"\boxed{(B)}", r"\boxed{unknown?}"]),
+        question=st.builds(
+            question,
+            st.sampled_from(["A", "B", "7", "unknown"]),
+            verifier=st.sampled_from(["choice", "exact", "integer", "bbeh"]),
+        ),
+    ),
+    max_size=30,
+)
+
+
+@given(jobs_of, st.sampled_from(PRESETS))
+def test_a_batch_equals_one_at_a_time(jobs: list[Job], preset: str):
+    plain = [find_verifier(job.question.verifier).check(job.response, job.question, preset=preset) for job in jobs]
+    assert check_all(jobs, preset=preset) == plain
+
+
+@given(jobs_of, st.lists(st.sampled_from(["A", "B", "7", "known"]), max_size=3), st.sampled_from(PRESETS))
+def test_of_several_right_answers_the_best_finding_counts(jobs: list[Job], others: list[str], preset: str):
+    grading = as_text(Grading(also_right=tuple(others)))
+    both = [replace(job, question=replace(job.question, grading=grading)) for job in jobs]
+    alone = [
+        check_all(
+            [job, *(replace(job, question=replace(job.question, answer=other)) for other in others)], preset=preset
+        )
+        for job in jobs
+    ]
+    expected = [
+        next((each for rank in ("correct", "unverified") for each in found if each.verdict == rank), found[0])
+        for found in alone
+    ]
+    assert [(found.verdict, found.extracted) for found in check_all(both, preset=preset)] == [
+        (found.verdict, found.extracted) for found in expected
+    ]
+
+
+def test_a_verifier_with_its_own_machinery_gets_its_jobs_in_one_call():
+    calls.clear()
+    together = question("x", verifier=OUTSIDE)
+    jobs = [
+        Job(response=r"\boxed{A}", question=question("A", verifier="choice"))
+        if place % 3
+        else Job(response=str(place), question=together)
+        for place in range(1200)
+    ]
+    found = check_all(jobs, preset="strict-last")
+    assert calls == [(400, "strict-last")]
+    assert [each.extracted for each in found] == ["A" if place % 3 else str(place) for place in range(1200)]
+
+
+def test_progress_counts_jobs_and_ends_at_all_of_them():
+    jobs = [Job(response="", question=question("A", verifier=name)) for name in ("choice", "exact") for _ in range(700)]
+    seen: list[tuple[int, int, int]] = []
+    check_all(jobs, progress=lambda *report: seen.append(report))
+    assert [done for done, _, _ in seen] == [500, 700, 1200, 1400]
+    assert {(total, tokens) for _, total, tokens in seen} == {(1400, 0)}
+    assert batch.REPORT_EVERY == 500
+
+
+def test_an_unknown_verifier_is_refused_before_any_work():
+    calls.clear()
+    jobs = [Job(response="x", question=question("x", verifier=name)) for name in (OUTSIDE, "zzz")]
+    with pytest.raises(ConfigError, match="'zzz'"):
+        check_all(jobs)
+    assert calls == []
+
+
+# The table of hand-made cases: what each preset reads in a response, says and why; also what the authors' code does
+
+
+ROWS = [json.loads(line) for line in (DATA / "verifier_cases.jsonl").read_text().splitlines()]
+READERS = {"boxed": extract.boxed, "program": extract_program}
+RULES: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+
+
+for each in ROWS:
+    RULES[each["asked"], each["rule"]].append(each)
+
+
+def found(row: dict[str, Any], preset: str) -> object:
+    """What the code under test makes of a row."""
+    asked, response = row["asked"], row["response"]
+    if asked in READERS:
+        return READERS[asked](response, preset=preset)
+    if asked in ("unwrap", "phrase"):
+        return extract.unwrap(response) if asked == "unwrap" else extract.official_bbeh(response)
+    grading, choices = Grading(**row.get("grading", {})), row.get("choices", 0)
+    asks = question(row["answer"], choices=choices, verifier=asked, text=row.get("text", "?"), grading=grading)
+    finding = find_verifier(asked).check(response, asks, preset=preset)
+    return [finding.verdict, finding.extracted, finding.reason]
+
+
+@pytest.mark.parametrize(("asked", "rule"), RULES)
+def test_every_row_is_read_and_judged_as_the_table_says(asked: str, rule: str):
+    rows = RULES[asked, rule]
+    wanted = [(row, preset, said) for row in rows for key, said in row["found"].items() for preset in key.split(",")]
+    assert wanted
+    assert [(row, preset) for row, preset, said in wanted if found(row, preset) != said] == []
+
+
+def test_the_table_covers_every_verifier_reader_and_preset():
+    asked = {row["asked"] for row in ROWS}
+    assert asked == {*VERIFIERS.names(), "boxed", "unwrap", "phrase", "program"} - {"code"}
+    for name in asked - {"unwrap", "phrase"}:
+        presets = {preset for row in ROWS if row["asked"] == name for key in row["found"] for preset in key.split(",")}
+        assert presets == set(extract.PRESETS), name
+
+
+# A verifier of one's own is one small file, named by the questions that it decides
+
+
+FOLDER = ROOT / "examples" / "my_verifier"
+NAME = "examples.my_verifier.my_verifier:load"
+
+
+def test_it_reads_durations_in_any_unit():
+    (tide, *_) = find_benchmark(NAME)(BenchmarkSettings(name=NAME, path=str(FOLDER / "durations.jsonl")))
+    check = find_verifier(tide.verifier).check
+    said = {text: check(text, tide).verdict for text in (r"\boxed{6.25 h}", r"\boxed{6 h}", r"\boxed{long}", "6.25 h")}
+    assert list(said.values()) == ["correct", "wrong", "wrong", "no_answer"]
+
+
+def test_a_model_s_answers_are_verified_by_it(launch: Launcher, tmp_path: Path):
+    ended = launch(
+        *("eval", "--model", "nano-wide", "--benchmarks", f"{NAME}={FOLDER / 'durations.jsonl'}", "--json"),
+        *("--prompts", "paper", "--prompt-tokens", "4096"),
+        store=tmp_path / "store",
+    )
+    assert ended.code == 0, ended.err
+    row = json.loads(ended.out)["benchmarks"]["my_verifier"]
+    assert row["questions"] == 3 and row["unverified"] == 0
+
+
+# Long and large answers: the time that one takes grows with its length, and none ends a batch
+
+
+LENGTH = 20_000
+SECONDS = 0.25
+"""CPU time of one text; a quadratic pattern takes 4 s and more."""
+ATTEMPTS = 3
+"""Runs of a slow text: a collection of garbage may fall into one."""
+PIECES = ("1", "a", " ", "~", "`", "\n", "[]", "1,", "\\text", "\\boxed{", "~~~\n", ".", "A ", "(")
+HEADS = ("", "\\boxed{", "\\boxed{\\text{", "\\boxed{~~~", "\\boxed{\\begin{verbatim}", "```", "a:")
+TAILS = ("x!", "`", "}")
+LONG_READERS = {
+    "strict-last": lambda text: code.extract_program(text, preset="strict-last", entry="f"),
+    "official": lambda text: code.extract_program(text, preset="official", entry="f"),
+    "scanned": lambda text: list(code._scan_lines(text)),
+    "output": lambda text: same_output(text.replace("\n", ""), "49"),
+    "exact": lambda text: exact.agreement(text, "49"),
+    "integer": integer.parse_integer,
+    "choice": choice._read_choice,
+    "bbeh": lambda text: bbeh.agreement(text, "a"),
+}
+
+
+def seconds_of(name: str, text: str) -> float:
+    start = time.process_time()
+    LONG_READERS[name](text)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("name", LONG_READERS)
+def test_the_time_of_an_answer_grows_with_its_length(name: str):
+    for head, piece, tail in itertools.product(HEADS, PIECES, TAILS):
+        text = head + (piece * LENGTH)[:LENGTH] + tail
+        assert any(seconds_of(name, text) < SECONDS for _ in range(ATTEMPTS)), (head, piece, tail)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "equal"),
+    [(10**400, 2, False), (10**400, 2.0, False), (-(10**400), float("inf"), False), (10**400 + 1, 10**400, True),
+     (2 * 10**400, 10**400, False), (1e308 + 1e308j, 10**400, False), (1, 10**400, False), (10**400, 1j, False)],
+)  # fmt: skip
+def test_numbers_beyond_the_floats_are_compared_too(found: complex, expected: complex, equal: bool):
+    assert same_value(found, expected, atol=0.1) is equal
+    assert not is_root(found, CodeCase(args=([-4, 0, 1],), expected=2.0), atol=1e-4)
+
+
+def test_decimals_beyond_any_exponent_are_compared_too():
+    assert not same_output("9" * 1_000_001, "-1", atol=0.5)
+    assert same_output("9" * 1_000_001 + ".2", "9" * 1_000_001 + ".1", atol=0.5)

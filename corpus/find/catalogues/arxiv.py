@@ -44,13 +44,22 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
         if _text(entry, "title") == "Error":
             # arXiv answers a wrong parameter with status 200 and one entry of this title.
             raise CatalogueError(f"catalogue {site.base}: {_text(entry, 'summary')}", hint=EXPECTED)
-        if _is_teaching(_title_and_comment(entry)):
+        about_entry = _title_and_comment(entry)
+        is_long = any(int(number) >= MIN_PAGES for number in PAGES.findall(about_entry))
+        if not NOT_TEACHING.search(about_entry) and (is_long or TEACHING.search(about_entry)):
             yield _offer(site, entry, topic, reply.sha256)
 
 
 def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) -> Offer:
     paper = parts_of(_text(entry, "id")).path.removeprefix("/abs/")
-    licence = _request_licence(site, re.sub(r"v\d+$", "", paper))
+    # The licence is in the paper's OAI record, at arXiv's OAI host or at `/oai2` of another base.
+    identifier = "oai:arXiv.org:" + re.sub(r"v\d+$", "", paper)
+    params: Params = {"verb": "GetRecord", "metadataPrefix": "arXivRaw", "identifier": identifier}
+    url = OAI_BASE if site.base == BASE else f"{site.base}/oai2"
+    licence = get_record(site.client, url, params, expected=EXPECTED_OAI)
+    if not isinstance(licence, licences.Licence):
+        fields = [licences.read("arXivRaw.license", text_of(row.text)) for row in licence.iter(f"{RAW}license")]
+        licence = licences.agree(fields)
     return site.offer(
         topic,
         licence,
@@ -66,22 +75,6 @@ def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) ->
         arxiv=paper,
         answer=digest,
     )
-
-
-def _request_licence(site: Site, paper: str) -> licences.Licence:
-    """Request the licence from `GET {oai}?verb=GetRecord`, at arXiv's OAI host or at `/oai2` of another base."""
-    url = OAI_BASE if site.base == BASE else f"{site.base}/oai2"
-    params: Params = {"verb": "GetRecord", "metadataPrefix": "arXivRaw", "identifier": f"oai:arXiv.org:{paper}"}
-    root = get_record(site.client, url, params, expected=EXPECTED_OAI)
-    if isinstance(root, licences.Licence):
-        return root
-    return licences.agree([licences.read("arXivRaw.license", text_of(row.text)) for row in root.iter(f"{RAW}license")])
-
-
-def _is_teaching(text: str) -> bool:
-    if NOT_TEACHING.search(text):
-        return False
-    return bool(TEACHING.search(text)) or any(int(number) >= MIN_PAGES for number in PAGES.findall(text))
 
 
 def _title_and_comment(entry: ElementTree.Element) -> str:

@@ -25,7 +25,12 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
         total = reply.data.get("numTotal")
         if not isinstance(total, int):
             raise CatalogueError(f"catalogue {url}: no numTotal", hint=EXPECTED)
-        yield from (_offer(site, book, topic, reply.sha256) for book in books if mentions(_words(book), query))
+        for book in books:
+            tags = book.get("tags")
+            words = [text_of(book.get(key)) for key in ("title", "subject", "summary", "course")]
+            words += map(text_of, tags) if isinstance(tags, list) else ()
+            if mentions(" ".join(words), query):
+                yield _offer(site, book, topic, reply.sha256)
         fresh = {text_of(book.get("bookID")) for book in books} - numbers
         numbers |= fresh
         if len(numbers) >= total or not fresh:
@@ -51,9 +56,3 @@ def _offer(site: Site, book: dict[str, Any], topic: Topic, digest: str) -> Offer
         other_ids=[f"libretexts:{number}"],
         answer=digest,
     )
-
-
-def _words(book: dict[str, Any]) -> str:
-    tags = book.get("tags")
-    listed = [text_of(tag) for tag in tags] if isinstance(tags, list) else []
-    return " ".join([*(text_of(book.get(key)) for key in ("title", "subject", "summary", "course")), *listed])

@@ -48,21 +48,19 @@ class RepositoryBook:
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """Search `GET {base}/rest/search` for books; `{base}/oai/request` has the licence of each book with a PDF."""
     for item in search_books(site, query):
-        pdf = _pdf_link(item)
+        # Deposited files are in the bundle ORIGINAL, derived files in others.
+        pdfs = (
+            text_of(file.get("retrieveLink"))
+            for file in item.bitstreams
+            if text_of(file.get("bundleName")) in ("ORIGINAL", "")
+            and text_of(file.get("mimeType")) == "application/pdf"
+        )
+        pdf = next(pdfs, "")
         # Without a file the licence does not matter.
         licence = licences.Licence(spdx="", evidence="not asked: no PDF")
         if pdf:
             licence, _ = request_record(site, BASE, item)
         yield build_offer(site, topic, item, licence, identifiers.absolute(f"{site.base}/", pdf) if pdf else "")
-
-
-def _pdf_link(item: RepositoryBook) -> str:
-    """Link to the PDF of a book, or empty. Deposited files are in the bundle ORIGINAL, derived files in others."""
-    for file in item.bitstreams:
-        original = text_of(file.get("bundleName")) in ("ORIGINAL", "")
-        if original and text_of(file.get("mimeType")) == "application/pdf":
-            return text_of(file.get("retrieveLink"))
-    return ""
 
 
 def search_books(site: Site, query: str) -> Iterator[RepositoryBook]:

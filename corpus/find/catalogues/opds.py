@@ -69,7 +69,13 @@ def _pages(site: Site, first: Reply) -> Iterator[Reply]:
             return
         page = ahead.pop(0)
         yield page
-        for href in _linked_feeds(page):
+        sections = [
+            link
+            for link in page.data.findall(f"{ATOM}entry/{ATOM}link")
+            if link.get("rel", "subsection") == "subsection" and link.get("type", "").startswith("application/atom+xml")
+        ]
+        for link in [*page.data.findall(f"{ATOM}link[@rel='next']"), *sections]:
+            href = absolute(page.url, link.get("href", ""))
             if href and href not in urls:
                 urls.add(href)
                 ahead.append(_request_feed(site, href))
@@ -78,11 +84,13 @@ def _pages(site: Site, first: Reply) -> Iterator[Reply]:
 
 def _offer(site: Site, entry: ElementTree.Element, link: ElementTree.Element, topic: Topic, reply: Reply) -> Offer:
     names = [text_of(row.text) for tag in DC for row in entry.findall(f"{tag}identifier")]
-    licence = _read_licence(entry)
+    linked = [licences.read("link[license]", row.get("href")) for row in entry.findall(f"{ATOM}link[@rel='license']")]
+    fields = [*((f"{tag}{name}", name) for tag in DC for name in ("license", "rights")), (f"{ATOM}rights", "rights")]
+    stated = [licences.read(name, text_of(row.text)) for path, name in fields for row in entry.findall(path)]
     alternate = next((row.get("href", "") for row in entry.findall(f"{ATOM}link[@rel='alternate']")), "")
     return site.offer(
         topic,
-        licence,
+        licences.agree([*linked, *stated]),
         offer_id=next(filter(None, [text_of(entry.findtext(f"{ATOM}id")), *names]), link.get("href", "")),
         title=text_of(entry.findtext(f"{ATOM}title")),
         author="; ".join(text_of(row.text) for row in entry.findall(f"{ATOM}author/{ATOM}name")),
@@ -95,22 +103,6 @@ def _offer(site: Site, entry: ElementTree.Element, link: ElementTree.Element, to
         isbn="; ".join(name for name in names if identifiers.isbn(name)),
         answer=reply.sha256,
     )
-
-
-def _linked_feeds(page: Reply) -> Iterator[str]:
-    for link in page.data.findall(f"{ATOM}link[@rel='next']"):
-        yield absolute(page.url, link.get("href", ""))
-    for link in page.data.findall(f"{ATOM}entry/{ATOM}link"):
-        section = link.get("rel", "subsection") == "subsection"
-        if section and link.get("type", "").startswith("application/atom+xml"):
-            yield absolute(page.url, link.get("href", ""))
-
-
-def _read_licence(entry: ElementTree.Element) -> licences.Licence:
-    linked = [licences.read("link[license]", row.get("href")) for row in entry.findall(f"{ATOM}link[@rel='license']")]
-    fields = [*((f"{tag}{name}", name) for tag in DC for name in ("license", "rights")), (f"{ATOM}rights", "rights")]
-    stated = [licences.read(name, text_of(row.text)) for path, name in fields for row in entry.findall(path)]
-    return licences.agree([*linked, *stated])
 
 
 def _terms(entry: ElementTree.Element) -> list[str]:

@@ -29,12 +29,17 @@ def _offer(site: Site, fields: dict[str, Any], topic: Topic, digest: str) -> Off
     number = text_of(fields.get("id"))
     licence = licences.read("license", fields.get("license"))
     pdf = next((f for f in objects(fields.get("formats")) if "pdf" in text_of(f.get("type")).lower()), {})
+    authors = [
+        " ".join(filter(None, (text_of(row.get(key)) for key in ("first_name", "middle_name", "last_name"))))
+        or text_of(row.get("name"))
+        for row in objects(fields.get("contributors"))
+    ]
     return site.offer(
         topic,
         licence,
         offer_id=number,
         title=text_of(fields.get("title")),
-        author="; ".join(filter(None, map(_person, objects(fields.get("contributors"))))),
+        author="; ".join(filter(None, authors)),
         description=plain(fields.get("description")),
         keywords=[text_of(row.get("name")) for row in objects(fields.get("subjects"))],
         language=text_of(fields.get("language")),
@@ -44,8 +49,3 @@ def _offer(site: Site, fields: dict[str, Any], topic: Topic, digest: str) -> Off
         isbn=texts_of(fields, "isbn13", "isbn10"),
         answer=digest,
     )
-
-
-def _person(row: dict[str, Any]) -> str:
-    parts = (text_of(row.get(key)) for key in ("first_name", "middle_name", "last_name"))
-    return " ".join(filter(None, parts)) or text_of(row.get("name"))

@@ -27,7 +27,10 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
             raise CatalogueError(f"catalogue {url}: the answer is no list", hint=EXPECTED)
         for book in objects(reply.data):
             about = book.get("metadata")
-            if isinstance(about, dict) and mentions(_words(about), query):
+            if not isinstance(about, dict):
+                continue
+            texts = [text_of(about.get(key)) for key in ("name", "alternativeHeadline", "description")]
+            if mentions(" ".join([*texts, *_subjects(about)]), query):
                 yield _offer(site, book, about, topic, reply.sha256)
         pages = reply.headers.get("x-wp-totalpages", "")
         if page >= int(pages if pages.isdecimal() else 1) or not reply.data:
@@ -36,7 +39,9 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 
 def _offer(site: Site, book: dict[str, Any], about: dict[str, Any], topic: Topic, digest: str) -> Offer:
     link = text_of(book.get("link")).rstrip("/")
-    licence = _read_licence(about.get("license"))
+    licence, name = _read_licence(about.get("license")), about.get("identifier")
+    if isinstance(name, dict):
+        name = name.get("value") if text_of(name.get("propertyID")).upper() == "DOI" else ""
     return site.offer(
         topic,
         licence,
@@ -48,7 +53,7 @@ def _offer(site: Site, book: dict[str, Any], about: dict[str, Any], topic: Topic
         language=text_of(about.get("inLanguage")),
         source_url=link,
         download_url=f"{link}/open/download?type=pdf" if link else "",
-        doi=_doi(about.get("identifier")),
+        doi=text_of(name),
         isbn=text_of(about.get("isbn")),
         answer=digest,
     )
@@ -68,14 +73,3 @@ def _names(value: Any) -> list[str]:
 def _subjects(about: dict[str, Any]) -> list[str]:
     words = text_of(about.get("keywords")).split(",")
     return list(filter(None, [*_names(about.get("about")), *(word.strip() for word in words)]))
-
-
-def _doi(value: Any) -> str:
-    if not isinstance(value, dict):
-        return text_of(value)
-    return text_of(value.get("value")) if text_of(value.get("propertyID")).upper() == "DOI" else ""
-
-
-def _words(about: dict[str, Any]) -> str:
-    texts = [text_of(about.get(key)) for key in ("name", "alternativeHeadline", "description")]
-    return " ".join([*texts, *_subjects(about)])

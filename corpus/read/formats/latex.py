@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
-from corpus.read.books.format import BookLayout, BookTree, Format
+from corpus.read.books.format import BookTree, Format
 from corpus.read.books.order import order_by_inclusion
 
 SUFFIXES = (".tex", ".ltx", ".latex")
@@ -182,10 +182,6 @@ def view(tree: BookTree) -> BookTree:
     return _expand_tree(cast(Hashable, tree))
 
 
-def _find_layouts(tree: BookTree) -> list[BookLayout]:
-    return order_by_inclusion(view(tree), SUFFIXES, INCLUDE, BEGIN)
-
-
 FORMATS = (
     Format(
         suffixes=SUFFIXES,
@@ -196,6 +192,6 @@ FORMATS = (
         carry=definitions,
         split=CHAPTER,
         finer=SECTION,
-        layouts=_find_layouts,
+        layouts=lambda tree: order_by_inclusion(view(tree), SUFFIXES, INCLUDE, BEGIN),
     ),
 )

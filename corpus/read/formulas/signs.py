@@ -197,19 +197,15 @@ class Signs:
             codes[index + 1] = HOLE
 
     def _replace_control(self, index: int, code: int) -> None:
-        if self._is_printed(index):
-            self._set(index, self._control_sign(index, code))
-
-    def _is_printed(self, index: int) -> bool:
-        """Whether a control code has ink, and is not a line end, space or hyphen that PDFium generated."""
+        """Replace a control code that has ink, and is not a line end, space or hyphen that PDFium generated."""
         page, edges = self.textpage, self.edges
-        if raw.FPDFText_HasUnicodeMapError(page, index):
-            return True
-        if raw.FPDFText_IsGenerated(page, index) or raw.FPDFText_IsHyphen(page, index):
-            return False
-        return bool(raw.FPDFText_GetCharBox(page, index, *edges)) and (
-            edges[1].value > edges[0].value and edges[3].value > edges[2].value
-        )
+        if not raw.FPDFText_HasUnicodeMapError(page, index):
+            if raw.FPDFText_IsGenerated(page, index) or raw.FPDFText_IsHyphen(page, index):
+                return
+            has_box = raw.FPDFText_GetCharBox(page, index, *edges)
+            if not has_box or edges[1].value <= edges[0].value or edges[3].value <= edges[2].value:
+                return
+        self._set(index, self._control_sign(index, code))
 
     def _control_sign(self, index: int, code: int) -> str:
         """Sign of a printed control code; GARBLED if it is unknown."""

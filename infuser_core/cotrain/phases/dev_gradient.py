@@ -22,15 +22,6 @@ FILE = "gradient.safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DevGradient:
-    """Norm and counts of the dev gradient; its tensors are in a file of the workspace."""
-
-    facts: Gradient
-    not_finite: list[NotFinite]
-    """Dev questions that were left out because their loss or gradient is not finite."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DevSettings:
     """Settings that the phase depends on."""
 
@@ -56,9 +47,10 @@ def dev_gradient(
     *,
     workspace: Path,
     progress: Progress = no_progress,
-) -> DevGradient:
+) -> tuple[Gradient, list[NotFinite]]:
     """Compute g_dev, the gradient of the dev questions' mean objective, into `workspace/gradient.safetensors`.
 
+    Returns its norm and counts, and the questions that were left out because their loss or gradient is not finite.
     Raises EngineError if it is not finite and leaving out single questions does not help.
     """
     all_groups = by_group(rollouts)
@@ -89,5 +81,4 @@ def dev_gradient(
             accuracy=sum(values) / max(1, len(values)),
         )
 
-    facts, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
-    return DevGradient(facts=facts, not_finite=not_finite)
+    return retry_without_not_finite(attempt, solver, workspace=workspace)

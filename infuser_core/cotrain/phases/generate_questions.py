@@ -182,7 +182,11 @@ def generate_questions(
     """
     number = 0 if settings.frozen_batch else iteration
     batch = draw_batch(pool, settings.documents, seed=seed, iteration=number, exclude=exclude, budget=budget)
-    routes = _routes_of(batch, problems, settings.route)
+    carrying = {problem.document_id for problem in problems}
+    routes: dict[str, Route] = {}
+    for document in batch:
+        is_own = document.document_id in carrying or not settings.route
+        routes[document.document_id] = find_route(document.prompt_type if is_own else settings.route)
     carried = _carried_questions(batch, problems, routes, iteration)
     documents = [document for document in batch if routes[document.document_id].read]
     if not documents:
@@ -216,16 +220,6 @@ def generate_questions(
         labels=[label(question) for question in questions] if label else [],
         earlier=[*earlier, *questions][-count:] if count else [],
     )
-
-
-def _routes_of(batch: Sequence[Document], problems: Sequence[Question], route: str) -> dict[str, Route]:
-    """The route of every document, by document id."""
-    carrying = {problem.document_id for problem in problems}
-    names = {
-        row.document_id: row.prompt_type if row.document_id in carrying else route or row.prompt_type for row in batch
-    }
-    routes = {name: find_route(name) for name in names.values()}
-    return {document_id: routes[name] for document_id, name in names.items()}
 
 
 def _carried_questions(

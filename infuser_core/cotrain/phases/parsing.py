@@ -61,16 +61,6 @@ class ParsedQuestion:
     """The author's own reasoning, or empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectSpans:
-    """Positions of the balanced JSON-like objects in a text."""
-
-    spans: list[tuple[int, int]]
-    """(start, end) of the outermost balanced objects, sorted by end."""
-    truncated: bool
-    """Whether the text ended inside an object."""
-
-
 def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices: int = 8) -> ParsedQuestion | Malformed:
     """Parse the last JSON object that is a valid question; if none is, return the reason for the last object."""
     assert 2 <= min_choices <= max_choices <= len(LETTERS), "choices must have letters"
@@ -81,9 +71,9 @@ def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices:
         return Malformed(reason=Reason.NO_JSON_CONTENT)
     if "{" not in content:
         return Malformed(reason=Reason.NO_JSON_OBJECT)
-    objects = find_objects(content)
+    spans, is_truncated = find_objects(content)
     last: Malformed | None = None
-    for start, end in reversed(objects.spans):
+    for start, end in reversed(spans):
         source = content[start:end]
         if last is not None and '"question_text"' not in source:
             continue
@@ -91,9 +81,9 @@ def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices:
         if isinstance(result, ParsedQuestion):
             return result
         last = last or result
-    if last is not None and not (objects.truncated and last.reason == Reason.MISSING_REQUIRED_FIELDS):
+    if last is not None and not (is_truncated and last.reason == Reason.MISSING_REQUIRED_FIELDS):
         return last
-    return Malformed(reason=Reason.TRUNCATED_JSON if objects.truncated else Reason.INVALID_JSON)
+    return Malformed(reason=Reason.TRUNCATED_JSON if is_truncated else Reason.INVALID_JSON)
 
 
 def to_question(
@@ -154,9 +144,10 @@ class _Walk:
     """Whether the text ended first."""
 
 
-def find_objects(text: str) -> ObjectSpans:
+def find_objects(text: str) -> tuple[list[tuple[int, int]], bool]:
     """Find balanced JSON-like objects, aware of strings, in a text that may have stray braces and quotes.
 
+    Returns (start, end) of the outermost objects, sorted by end, and whether the text ended inside an object.
     A scan from an opening brace ends at the first token that JSON does not allow there, such as a backslash outside of
     a string. Two scans over the same character therefore disagree on whether it is inside a string, so no character
     is scanned more than twice. Opening braces that a failed scan saw outside of strings would fail at the same token
@@ -177,7 +168,7 @@ def find_objects(text: str) -> ObjectSpans:
     for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
         if not outermost or end > outermost[-1][1]:
             outermost.append((start, end))
-    return ObjectSpans(spans=outermost, truncated=truncated)
+    return outermost, truncated
 
 
 def _walk(text: str, start: int) -> _Walk:

@@ -136,7 +136,11 @@ def _raise_if_not_finite(
     A group may spoil others in the same pass, so each is computed again alone. If every gradient is finite, the
     optimizer's moments are the cause, and all of these groups are lost.
     """
-    broken_values = {group.group_id: _not_finite_values(similarities[group.group_id]) for group in groups}
+    broken_values = {}
+    for group in groups:
+        similarity = similarities[group.group_id]
+        parts = (similarity.dot, similarity.raw_dot, similarity.direction_norm, similarity.gradient_norm)
+        broken_values[group.group_id] = [part for part in parts if not is_finite(part)]
     unclear = [group for group in groups if broken_values[group.group_id]]
     if not unclear:
         return
@@ -146,11 +150,6 @@ def _raise_if_not_finite(
         for group in unclear
     ]
     raise NotFiniteGroupsError(rows, batch_size=len(groups))
-
-
-def _not_finite_values(similarity: Similarity) -> list[float]:
-    parts = (similarity.dot, similarity.raw_dot, similarity.direction_norm, similarity.gradient_norm)
-    return [part for part in parts if not is_finite(part)]
 
 
 def _score_row(

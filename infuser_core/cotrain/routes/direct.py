@@ -8,6 +8,6 @@ TEMPLATE = ""
 NEEDS_DOCUMENT = False
 
 
-def given(problem: Question, question_id: str) -> Question:
+def carry(problem: Question, question_id: str) -> Question:
     """Turn a row's problem, with its verifier, into a question under the iteration's own identifier."""
     return replace(problem, question_id=question_id, rollout_id="")

@@ -68,16 +68,6 @@ class Effect:
     """Share of right answers among those of the step; without variance there is no step and no change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effects:
-    """Result of the study: all measured effects, and questions without a finite one."""
-
-    effects: list[Effect]
-    """One per question and measure."""
-    not_finite: list[NotFinite]
-    """Questions whose step or change is not finite: nothing was measured."""
-
-
 def sample_questions(scores: Sequence[InfluenceScore], count: int, *, seed: int) -> list[InfluenceScore]:
     """Draw a seeded sample of scored questions, in their original order."""
     rows = questions_with_direction(scores)
@@ -95,7 +85,7 @@ def step_effects(
     *,
     saved_rows: SavedRows[Effect] | None = None,
     progress: Progress = no_progress,
-) -> Effects:
+) -> tuple[list[Effect], list[NotFinite]]:
     """Take a step on each question in `names` and measure its effects; those in `saved_rows` are not measured again.
 
     The trainer holds `checkpoint` afterwards. Raises EngineError if no question has a finite step and change.
@@ -142,7 +132,7 @@ def step_effects(
     solver.load(checkpoint)
     if not_finite and not effects:
         raise no_finite_data(not_finite)
-    return Effects(effects=effects, not_finite=not_finite)
+    return effects, not_finite
 
 
 def _take_step(

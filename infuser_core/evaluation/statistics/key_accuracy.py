@@ -33,14 +33,3 @@ def majority_votes(questions: Sequence[Question], rollouts: Sequence[Rollout]) -
         if row.group_id in generated and row.verdict in _DECIDED:
             agreement.setdefault(row.group_id, []).append(row.verdict == Verdict.CORRECT)
     return [2 * sum(votes) > len(votes) for votes in agreement.values()]
-
-
-def key_warning(row: KeyAccuracy, floor: float) -> str:
-    """The warning if the whole interval of the share of right keys is below `floor`; else empty."""
-    if row.high >= floor:
-        return ""
-    return (
-        f"keys right by the {row.told_by} of {row.questions} questions: {row.accuracy:.2f} "
-        f"[{row.low:.2f}, {row.high:.2f}], below cotrain.key_floor = {floor:g}: the solver learns what wrong keys "
-        "say; a stronger cotrain.generator.model, or cotrain.labels: majority"
-    )

@@ -1,7 +1,7 @@
 """Measure repetition among texts of a batch: BLEU between texts, and clusters by average linkage."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import exp, log
 
 ORDER = 4
@@ -26,28 +26,22 @@ def similarities(texts: Sequence[str]) -> list[list[float]]:
     for place, own in enumerate(words):
         shared: list[Counter[int]] = [Counter() for _ in range(ORDER)]
         for n, (places_of, counts) in enumerate(zip(places, shared, strict=True), 1):
-            for occurrence in _occurrences(own, n):
-                at = places_of.setdefault(occurrence, [])
+            grams: Counter[tuple[str, ...]] = Counter()
+            for start in range(len(own) - n + 1):
+                gram = tuple(own[start : start + n])
+                grams[gram] += 1
+                at = places_of.setdefault((gram, grams[gram]), [])
                 counts.update(at)
                 at.append(place)
-        rows.append([_similarity(own, words[other], [each[other] for each in shared]) for other in range(place)])
+        row = []
+        for other, earlier in enumerate(words[:place]):
+            common = [each[other] for each in shared]
+            if own == earlier or not common[0]:
+                row.append(float(own == earlier))
+            else:
+                row.append((_bleu(len(own), len(earlier), common) + _bleu(len(earlier), len(own), common)) / 2.0)
+        rows.append(row)
     return rows
-
-
-def _occurrences(words: Sequence[str], n: int) -> Iterator[Occurrence]:
-    counts: Counter[tuple[str, ...]] = Counter()
-    for at in range(len(words) - n + 1):
-        gram = tuple(words[at : at + n])
-        counts[gram] += 1
-        yield gram, counts[gram]
-
-
-def _similarity(one: Sequence[str], other: Sequence[str], shared: Sequence[int]) -> float:
-    if one == other:
-        return 1.0
-    if not shared[0]:
-        return 0.0
-    return (_bleu(len(one), len(other), shared) + _bleu(len(other), len(one), shared)) / 2.0
 
 
 def _bleu(length: int, reference: int, shared: Sequence[int]) -> float:

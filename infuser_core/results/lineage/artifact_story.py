@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.config.phase_table import CHECKPOINTS, TESTS, Phase
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.run_view import RunView, role_of
 from infuser_core.results.lineage.story import Passage, Story, format_value, table_passage
 from infuser_core.store.recipe import Record
@@ -28,7 +29,7 @@ def artifact_story(view: RunView, record: Record) -> Story:
         _records_passage("made_from", "Made from, the nearest first", view.graph.above(record.key)),
         _records_passage("used_by", "Used by", users),
     ]
-    headline = f"{record.phase}, made from {len(record.inputs)} artifacts, used by {len(users)}"
+    headline = f"{record.phase}, made from {quantity(len(record.inputs), 'artifact')}, used by {len(users)}"
     return view.story("artifact", record.id, headline, passages)
 
 

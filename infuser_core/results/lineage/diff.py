@@ -1,12 +1,14 @@
 """`infuser diff`: compare two runs by settings, metrics, and the first artifact that differs, with the reason."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.graph import Graph, graph_of
+from infuser_core.results.lineage.outcome import results
 from infuser_core.results.lineage.story import format_value, table_lines
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import describe_origin, find_run, list_differences, read_config
@@ -35,24 +37,46 @@ _METRICS = (
     from artifacts where artifact_key in (select artifact_key from run_artifacts where run = ?)
     """,
 )
+_NOISE = 1e-6
+"""Relative difference up to which two numbers count as equal."""
 Slot = tuple[str, int, str, int]
 """Phase, iteration, label, and a counter for artifacts that share these three."""
 
 
-def _lines(rows: Sequence[Mapping[str, Any]], nothing: str) -> list[str]:
-    return [f"  {line}" for line in table_lines(rows) or [nothing]]
-
-
-def text(comparison: Mapping[str, Any]) -> str:
-    """The comparison as text for a terminal."""
+def text(comparison: Mapping[str, Any], *, verbose: bool = False) -> str:
+    """The comparison as text for a terminal: the results; if `verbose`, the metrics of every iteration, too."""
     runs, origins = comparison["runs"], comparison["origins"]
-    parts = [f"{runs[0]} and {runs[1]}: {comparison['shared_artifacts']} artifacts in common"]
+    parts = [f"A  {runs[0]}", f"B  {runs[1]}", f"{quantity(comparison['shared_artifacts'], 'artifact')} in common"]
     parts += [f"{run} was {origin}" for run, origin in zip(runs, origins, strict=True) if origin]
-    first = [f"  {name}: {format_value(value)}" for name, value in (comparison["first_difference"] or {}).items()]
-    parts += ["", "settings:", *_lines(comparison["config"], "the same")]
-    parts += ["", "code versions:", *_lines(comparison["versions"], "the same")]
-    parts += ["", "first artifact that differs:", *(first or ["  none: every artifact is the same"])]
-    return "\n".join([*parts, "", "metrics:", *_lines(comparison["metrics"], "none yet")])
+    difference = comparison["first_difference"]
+    sections = {
+        "settings": comparison["config"],
+        "code versions": comparison["versions"],
+        "results": [_in_short(row) for row in comparison["results"]],
+        "metrics": [_in_short(row) for row in comparison["metrics"]] if verbose else [],
+    }
+    for title, rows in sections.items():
+        parts += ["", f"{title}:", *(f"  {line}" for line in table_lines(rows))] if rows else []
+    parts += ["", f"first artifact that differs: {_describe_first(difference)}"]
+    if not verbose:
+        parts.append(f"{quantity(len(comparison['metrics']), 'metric')} by iteration: --verbose")
+    return "\n".join(parts)
+
+
+def _in_short(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with four digits, and a difference of rounding errors as 0."""
+    scale = max((abs(value) for name, value in row.items() if name in "ab" and value is not None), default=0.0)
+    short = {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()}
+    gap = row["b - a"]
+    return short if gap is None or abs(gap) > _NOISE * scale else {**short, "b - a": 0}
+
+
+def _describe_first(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
+        return "none: every artifact is the same"
+    where = "" if difference["iteration"] is None else f" of iteration {difference['iteration']}"
+    keys = " and ".join(filter(None, (difference["a"], difference["b"])))
+    return f"{difference['phase']}{where}, {'; '.join(difference['why'])} ({keys})"
 
 
 def compare(root: Path, first: str, second: str) -> dict[str, Any]:
@@ -60,11 +84,13 @@ def compare(root: Path, first: str, second: str) -> dict[str, Any]:
 
     `origins`: how each run was made from another. `config`, `versions`: settings and code versions of phases
     that differ. `first_difference`: the first artifact in the order of the pipeline that differs, and why.
+    `results`: accuracies of anchor and selected checkpoint.
     """
     names = [find_run(root, first), find_run(root, second)]
     with closing(Lens(Store(root), runs=list(dict.fromkeys(names)))) as lens:
         one, other = (graph_of(lens.catalogue, name) for name in names)
         metrics = [row for sql in _METRICS for row in _metrics(*(lens.query(sql, [name]) for name in names))]
+        outcomes = _metrics(*(_outcome(lens, name) for name in names))
     settings = list_differences(read_config(root, names[0]), read_config(root, names[1]))
     return {
         "runs": names,
@@ -73,8 +99,24 @@ def compare(root: Path, first: str, second: str) -> dict[str, Any]:
         "versions": _versions(one, other),
         "first_difference": _first(_slots(one), _slots(other)),
         "shared_artifacts": len(set(one.records) & set(other.records)),
+        "results": outcomes,
         "metrics": metrics,
     }
+
+
+def _outcome(lens: Lens, run: str) -> Rows:
+    """Accuracies of a run's anchor and selected checkpoint, under names that runs share."""
+    selections = lens.query("select selected_iteration, accuracy from selections where run = ?", [run])
+    rows = [
+        {"name": f"{row['benchmark']}, {checkpoint}", "value": row[checkpoint]}
+        for row in results(lens.query, run)
+        for checkpoint in ("anchor", "selected")
+        if row[checkpoint] is not None
+    ]
+    for selection in selections:
+        rows.append({"name": "validation, selected", "value": selection["accuracy"]})
+        rows.append({"name": "selected after iterations", "value": selection["selected_iteration"]})
+    return rows
 
 
 def _versions(one: Graph, other: Graph) -> list[dict[str, Any]]:
@@ -131,4 +173,11 @@ def _reason(a: Record | None, b: Record | None) -> list[str]:
 def _metrics(first: Rows, second: Rows) -> list[dict[str, Any]]:
     one, other = ({row["name"]: row["value"] for row in rows} for rows in (first, second))
     rows = [{"metric": name, "a": one.get(name), "b": other.get(name)} for name in dict.fromkeys([*one, *other])]
+    rows.sort(key=lambda row: _natural(row["metric"]))
     return [row | {"b - a": None if None in (row["a"], row["b"]) else row["b"] - row["a"]} for row in rows]
+
+
+def _natural(metric: str) -> tuple[str, int]:
+    """Sort key of a metric: its name, then its iteration as a number."""
+    name, _, iteration = metric.rpartition("@")
+    return name, int(iteration) if name else 0

@@ -38,7 +38,7 @@ def exam_question_story(view: RunView, question_id: str, *, rollout_id: str = ""
     ]
     if gradients:
         gradients.sort(key=lambda row: row["iteration"])
-        passages.append(table_passage("dev_gradient", "Dev gradients its answers entered", gradients))
+        passages.append(table_passage(Phase.DEV_GRADIENT.value, "Dev gradients its answers entered", gradients))
     note = "" if answers else "no checkpoint was asked"
     passages.append(table_passage("answers", "Every answer of the run", answers, note=note))
     num_right = sum(answer["verdict"] == "correct" for answer in answers)

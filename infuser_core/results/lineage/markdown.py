@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.config.phase_table import FACTS
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.addresses import PAGES, VIEW
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import format_value
@@ -66,7 +67,7 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
     previews = {name: tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW) for name in record.rows}
     for name, rows in sorted(previews.items(), key=lambda preview: not _has_text(preview[1])):
-        lines += ["", f"## {name} ({record.rows[name]} rows)", "", *_preview(rows), ""]
+        lines += ["", f"## {name} ({quantity(record.rows[name], 'row')})", "", *_preview(rows), ""]
         lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
     lines += ["", "## Made from", ""]
     lines += [f"- {name}: `{identity}`" for name, identity in inputs] or ["- nothing but its configuration"]

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from infuser_core.errors import quantity
+from infuser_core.results.lineage.run_warnings import RunWarning, run_warnings
 from infuser_core.store import runs
 from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows
+from infuser_core.terminal import format_duration
 
 _RESULTS = """with chosen as (select min(selected_iteration) as chosen from selections where run = $run),
     scored as (select distinct benchmark, iteration, chosen, accuracy, low, high, num_questions, num_samples, unverified
@@ -40,6 +44,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
         selected = selections[0]["selected_iteration"] if selections else None
         scores = results(lens.query, name)
         leaks = lens.query("select benchmark, share from leaks order by benchmark")
+        warnings = run_warnings(lens, name)
     attempt = runs.read_attempt(root, name)
     return {
         "run": name,
@@ -50,6 +55,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
         },
         "selected_iteration": selected,
         "seen_in_validation": {row["benchmark"]: row["share"] for row in leaks},
+        "warnings": [asdict(warning) for warning in warnings],
         "phases": count_phases(Journal(root, name).last_attempt()),
         "seconds": attempt.get("seconds"),
         "peak_memory_mb": attempt.get("peak_memory_mb"),
@@ -65,20 +71,17 @@ def describe_result(root: Path, name: str) -> str:
     """The run's outcome as a few lines for a terminal."""
     outcome = result(root, name)
     ran, cached = (sum(int(phase[state]) for phase in outcome["phases"].values()) for state in ("ran", "cached"))
-    lines = [
-        f"run {name}: {_or_dash(outcome['seconds'])} s, peak memory {_or_dash(outcome['peak_memory_mb'])} MB",
-        f"stages: {ran} ran, {cached} cached; selected iteration {_or_dash(outcome['selected_iteration'])}",
-    ]
-    lines += [
-        f"{label}: {share:.1%} of its questions are in the validation set that chose the checkpoint"
-        for label, share in outcome["seen_in_validation"].items()
-        if share
-    ]
+    seconds, selected = outcome["seconds"], outcome["selected_iteration"]
+    time = "not complete" if seconds is None else f"last start took {format_duration(seconds)}"
+    memory = f", peak memory {outcome['peak_memory_mb']} MB" if outcome["peak_memory_mb"] else ""
+    checkpoint = "no checkpoint yet" if selected is None else f"the checkpoint after {quantity(selected, 'iteration')}"
+    lines = [f"run {name}: {time}{memory}", f"stages: {ran} ran, {cached} cached; selected {checkpoint}"]
     lines += [
         f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
-        f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
+        f"[{score['low']:.3f}, {score['high']:.3f}] ({quantity(score['questions'], 'question')})"
         for label, score in outcome["benchmarks"].items()
     ]
+    lines += [f"warning: {RunWarning(**warning)}" for warning in outcome["warnings"]]
     page = runs.report_folder(root, name) / "report.html"
     return "\n".join([*lines, f"report: {page}" if page.exists() else f"no report yet: `infuser report {name}`"])
 
@@ -123,7 +126,3 @@ def describe_keys(root: Path, name: str) -> str:
 
 def _share(part: int, total: int) -> str:
     return f"{part / total:.2f}" if total else "-"
-
-
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else str(value)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.phase_table import CHECKPOINTS, MEASUREMENTS, UPDATES, Phase
-from infuser_core.errors import StoreError
+from infuser_core.errors import StoreError, quantity
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import Catalogue
@@ -93,6 +93,16 @@ def _size(catalogue: Catalogue, record: Record) -> int:
     return record.num_bytes - sum(each.bytes for each in pruned_files.values())
 
 
+def describe_trend(parts: Sequence["AttemptPart"]) -> str:
+    """A line with the first, the best and the last validation accuracy; empty with fewer than two."""
+    points = [(part.accuracy, part.part) for part in parts if part.accuracy is not None]
+    if len(points) < 2:
+        return ""
+    texts = [f"{accuracy:.3f} after {quantity(int(part), 'iteration')}" for accuracy, part in points]
+    best = texts[points.index(max(points, key=lambda point: point[0]))]
+    return f"\nvalidation accuracy: {texts[0]} -> {texts[-1]}; best {best}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPart:
     """A part of a run's latest attempt: the preparation, one iteration, or the evaluation."""
@@ -108,6 +118,11 @@ class AttemptPart:
     accuracy: float | None
     """Validation accuracy of the solver at the start of the iteration; None if it was not validated."""
     stages: tuple[Entry, ...]
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it only tests the checkpoint that the iteration would start from."""
+        return self.part.isdecimal() and all(entry.phase in (Phase.RESPOND, Phase.VALIDATE) for entry in self.stages)
 
     def to_json(self) -> dict[str, Any]:
         """The part as JSON values, without its stages."""

@@ -8,6 +8,7 @@ from typing import Any
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.phase_table import Phase
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.run_view import RunView, role_of
 from infuser_core.results.lineage.story import Passage, Story, format_value, row_passage, table_passage
 from infuser_core.schemas import InfluenceScore, overview
@@ -125,7 +126,7 @@ def _influence_passage(view: RunView, batch: Record, question: dict[str, Any]) -
         source = view.source(row["artifact_key"], "gradient")
         gradient = view.row("gradients", of=[source]) or {}
         facts = {f"dev_{name}": value for name, value in gradient.items() if name != "artifact_key"}
-        facts["dev_gradient"] = source.key
+        facts[Phase.DEV_GRADIENT.value] = source.key
     return row_passage("influence", title, row, without=("question_id",), facts=facts)
 
 
@@ -261,7 +262,8 @@ def document_story(view: RunView, document_id: str) -> Story | None:
         for row in view.rows("generator_scores", of=updates.values(), document_id=document_id)
     ]
     iterations, questions = {row["iteration"] for row in texts}, [row for row in texts if row["question_id"]]
-    headline = f"drawn in {len(iterations)} iterations; {len(texts)} texts, {len(questions)} of them questions"
+    counts = f"{quantity(len(iterations), 'iteration')}; {quantity(len(texts), 'text')}"
+    headline = f"drawn in {counts}, {len(questions)} of them questions"
     texts_note, rewards_note = "" if texts else "never drawn", "" if rewards else "no update of the generator read it"
     rewards_title, without = "Rewards and advantages of the generator", ("document_id",)
     passages = [

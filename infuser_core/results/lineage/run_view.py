@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
+from infuser_core.errors import quantity
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import Passage, Story
 from infuser_core.schemas import columns
@@ -78,7 +79,7 @@ class RunView:
             return "a checkpoint that is gone from the store"
         if record.phase == Phase.ANCHOR:
             return f"the anchor, {record.key}"
-        return f"{role_of(record)} after {record.iteration + 1} iterations, {record.key}"
+        return f"{role_of(record)} after {quantity(record.iteration + 1, 'iteration')}, {record.key}"
 
 
 def role_of(update: Record) -> str:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from infuser_core.config.phase_table import CHECKPOINTS, Phase
-from infuser_core.errors import NUMBER, UsageError, names_starting_with
+from infuser_core.errors import NUMBER, UsageError, names_starting_with, quantity
 from infuser_core.results.lineage.artifact_story import artifact_story, checkpoint_story
 from infuser_core.results.lineage.exam_story import benchmark_story, exam_question_story
 from infuser_core.results.lineage.graph import Graph, graph_of, graphs
 from infuser_core.results.lineage.question_story import document_story, generated_story, source_story
+from infuser_core.results.lineage.run_story import run_story
 from infuser_core.results.lineage.run_view import RunView
 from infuser_core.results.lineage.story import Story
 from infuser_core.store.runs import find_run, list_runs
@@ -34,19 +35,21 @@ def why(root: Path, name: str, *, run: str | None = None) -> Story:
             find_run(root, head)  # says that several runs begin so
         where = f"in run {run}" if run else "in any run"
         raise UsageError(
-            f"{name}: no question, rollout, checkpoint, document, source, benchmark or artifact {where}",
-            hint="ids as `infuser sql` prints them, RUN@ITERATION, RUN/BENCHMARK or RUN/BENCHMARK/QUESTION",
+            f"{name}: no run, question, rollout, checkpoint, document, source, benchmark or artifact {where}",
+            hint="RUN, ids as `infuser sql` prints them, RUN@ITERATION, RUN/BENCHMARK or RUN/BENCHMARK/QUESTION",
         )
     return story
 
 
 def _story_in_run(lens: Lens, name: str, head: str, run: str | None) -> Story | None:
-    """Explain names that begin with a run's name `head`: RUN@ITERATION, RUN/BENCHMARK and RUN/BENCHMARK/QUESTION."""
+    """Explain names that begin with a run's name `head`: RUN, RUN@ITERATION, RUN/BENCHMARK, RUN/BENCHMARK/QUESTION."""
     names = list_runs(lens.catalogue.root)
     matches = [head] if head in names else names_starting_with(head, names)
-    if head == name or len(matches) != 1 or run not in (None, *matches):
+    if len(matches) != 1 or run not in (None, *matches):
         return None
     view, rest = RunView(lens=lens, graph=graph_of(lens.catalogue, matches[0])), name[len(head) + 1 :]
+    if head == name:
+        return run_story(view)
     if name[len(head)] == "/":
         label, _, question_id = rest.partition("/")
         return exam_question_story(view, question_id, label=label) if question_id else benchmark_story(view, label)
@@ -56,7 +59,8 @@ def _story_in_run(lens: Lens, name: str, head: str, run: str | None) -> Story | 
     iterations = max((r.iteration for r in view.graph.of(*CHECKPOINTS)), default=-1) + 1
     if record is None or int(rest) > iterations:
         raise UsageError(
-            f"run {view.graph.run} has no checkpoint after {int(rest)} iterations", hint=f"it has done {iterations}"
+            f"run {view.graph.run} has no checkpoint after {quantity(int(rest), 'iteration')}",
+            hint=f"it has done {iterations}",
         )
     return checkpoint_story(view, record)
 

@@ -1,11 +1,12 @@
 """Comparison of runs by variant: means over seeds, and paired differences with intervals over questions and seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
+from textwrap import wrap
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
@@ -14,7 +15,7 @@ from infuser_core.evaluation.statistics.averages import Spread, as_fraction, ove
 from infuser_core.evaluation.statistics.bootstrap import detectable, paired_difference
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, common_questions, mean_shares
 from infuser_core.results.report.charts import Row
-from infuser_core.results.report.content import Formats, Query, ReportSection, points, points_interval, terminal
+from infuser_core.results.report.content import Formats, Query, ReportSection, points, points_interval
 from infuser_core.results.report.content import table as as_table
 from infuser_core.results.report.queries import ReportRun, report_run, runs_sql, tally_of
 from infuser_core.store import runs
@@ -72,6 +73,8 @@ class Comparison:
 
     groups: Mapping[str, Sequence[str]]
     """Variant to its runs, in order of first appearance."""
+    methods: Collection[str]
+    """Variants that are a configuration as it is, or are called infuser; the others are controls."""
     seeds: Mapping[str, int]
     """Run to its seed."""
     areas: Mapping[str, float]
@@ -93,6 +96,7 @@ WHERE phase = 'validate' ORDER BY run, iteration""")
         curves.setdefault(row["run"], []).append((row["iteration"], row["accuracy"]))
     return Comparison(
         groups=groups,
+        methods={one.variant for one in runs if one.leaves.get("variant") in (None, "", "infuser")},
         seeds={one.run: one.seed for one in runs},
         areas={run: area(*zip(*curve, strict=True)) for run, curve in curves.items()},
         tallies=tallies(query, runs),
@@ -153,7 +157,9 @@ def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
     units = comparison.groups if len(comparison.groups) > 1 else runs
     if against:
         against = match_name(against, comparison.groups, kind="variant")
-    pairs = [(against, name) for name in comparison.groups if name != against] if against else combinations(units, 2)
+    # The method comes second, so that its differences from controls are method minus control.
+    ordered = sorted(units, key=comparison.methods.__contains__)
+    pairs = [(against, name) for name in comparison.groups if name != against] if against else combinations(ordered, 2)
     return [row for first, second in pairs for row in _against(comparison, first, units[first], second, units[second])]
 
 
@@ -232,14 +238,37 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
         # With a single variant, the differences are those between its runs.
         own = [[asdict(gap) for gap in gaps if len(rows) == 1 or gap.variant == row["variant"]] for row in rows]
         return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
-    differences = section(gaps)
-    return "\n\n".join([format_rows(rows), *([terminal(differences)] if differences.tables else [])])
+    without = ("auc_sd", "auc_low", "auc_high", "test_sd") if all(row["runs"] == 1 for row in rows) else ()
+    short = [{name: _three_digits(row[name]) for name in row if name not in without} for row in rows]
+    return "\n\n".join([format_rows(short), *_differences_text(gaps)])
 
 
-DIFFERENCES = (
+def _three_digits(value: Any) -> Any:
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _differences_text(gaps: Sequence[Contrast]) -> list[str]:
+    """The differences as text for a terminal: a table for each pair of variants, and how to read them."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for gap in gaps:
+        row = {
+            "benchmark": gap.benchmark,
+            "difference": points(gap.difference),
+            "95% over questions": points_interval((gap.low, gap.high)),
+            "95% over seeds": points_interval((gap.seed_low, gap.seed_high)),
+            "verdict": gap.verdict if gap.seeds > 1 else "needs more seeds",
+        }
+        rows.setdefault(f"{gap.variant} minus {gap.against}, points", []).append(row)
+    tables = [f"{title}\n{format_rows(pair)}" for title, pair in rows.items()]
+    return [*tables, "\n".join(wrap(INTERVALS, 100))] if gaps else []
+
+
+INTERVALS = (
     "Paired by question at the selected checkpoints. The interval over questions holds the runs fixed, the one over "
-    "seeds holds the questions fixed; the validation set chose the checkpoints, so its rows are no test. What is "
-    "detectable is the smallest difference that this many questions show with 80% power at 5%."
+    "seeds holds the questions fixed; the validation set chose the checkpoints, so its rows are no test."
+)
+DIFFERENCES = (
+    f"{INTERVALS} What is detectable is the smallest difference that this many questions show with 80% power at 5%."
 )
 
 

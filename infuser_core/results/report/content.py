@@ -18,8 +18,10 @@ Formats = Mapping[str, Callable[[Any], str]]
 """Column of a query to the function that formats its values."""
 
 NOTHING = "-"
-WIDTH = 118
+WIDTH = 100
 """Characters per line in a terminal."""
+_CELL = 48
+"""Characters of a cell in a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +75,23 @@ def table(
 
 def terminal(section: ReportSection) -> str:
     """A section as text for a terminal: its lines and tables."""
-    tables = [format_rows([dict(zip(one.columns, row, strict=True)) for row in one.rows]) for one in section.tables]
+    tables = [part for one in section.tables for part in _parts_in_width(one)]
     return "\n".join([*(line for text in section.lines for line in wrap(text, WIDTH)), *tables])
+
+
+def _parts_in_width(table: ReportTable) -> list[str]:
+    """A table as text; one that is too wide in several parts, each with the first column."""
+    cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    sizes = {name: max(len(name), *(min(_CELL, len(row[name])) for row in cells)) + 2 for name in table.columns}
+    first, *others = table.columns
+    parts, width = [[first]], sizes[first]
+    for name in others:
+        if width + sizes[name] > WIDTH and len(parts[-1]) > 1:
+            parts.append([first])
+            width = sizes[first]
+        parts[-1].append(name)
+        width += sizes[name]
+    return [format_rows([{name: row[name] for name in names} for row in cells], width=_CELL) for names in parts]
 
 
 def plain(value: object) -> str:

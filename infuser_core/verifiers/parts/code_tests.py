@@ -286,16 +286,15 @@ def same_output(output: str, expected: str, *, atol: float = 0.0) -> bool:
         words, expected_words = line.split(), expected_line.split()
         if len(words) != len(expected_words):
             return False
-        if not all(_same_decimal(*pair, atol) for pair in zip(words, expected_words, strict=True)):
-            return False
+        for word, reference in zip(words, expected_words, strict=True):
+            if not (_DECIMAL.fullmatch(word) and _DECIMAL.fullmatch(reference)):
+                return False
+            number, target = Decimal(word), Decimal(reference)
+            if number == target:
+                continue
+            if atol <= 0 or _ANY_SIZE.abs(_ANY_SIZE.subtract(number, target)) > Decimal(atol):
+                return False
     return True
-
-
-def _same_decimal(word: str, expected: str, atol: float) -> bool:
-    if not (_DECIMAL.fullmatch(word) and _DECIMAL.fullmatch(expected)):
-        return False
-    number, reference = Decimal(word), Decimal(expected)
-    return number == reference or (atol > 0 and _ANY_SIZE.abs(_ANY_SIZE.subtract(number, reference)) <= Decimal(atol))
 
 
 def is_root(value: Any, case: CodeCase, *, atol: float) -> bool:

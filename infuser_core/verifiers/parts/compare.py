@@ -370,7 +370,11 @@ def same_inequality(answer: Tokens, reference: Tokens) -> bool | None:
     for step in steps:
         match = next((other for other in rest if _same_step(step, other)), None)
         if match is None:
-            return False if all(map(_is_linear, (*steps, *reference_steps))) else None
+            sides = (side for _, value in (*steps, *reference_steps) for side in (value.top, value.bottom))
+            powers = [each for side in sides for _, each in side]
+            is_linear = all(sum(n for _, n in each) <= 1 for each in powers)
+            is_plain = all(name[0] != OPAQUE for each in powers for name, _ in each)
+            return False if is_linear and is_plain else None
         rest.remove(match)
     return not rest
 
@@ -399,11 +403,6 @@ def _same_step(step: tuple[str, Value], reference: tuple[str, Value]) -> bool:
         return False
     factor = algebra.multiple(mine, theirs)
     return factor is not None and (factor > 0 or sign == r"\neq")
-
-
-def _is_linear(step: tuple[str, Value]) -> bool:
-    terms = (powers for side in (step[1].top, step[1].bottom) for _, powers in side)
-    return all(sum(n for _, n in powers) <= 1 and all(name[0] != OPAQUE for name, _ in powers) for powers in terms)
 
 
 def same_set(answer: Node, reference: Node) -> bool:

@@ -71,9 +71,13 @@ def equal(gold: Any, answer: Any) -> str:
         return "exact"
     names = {name for name in gold.free_symbols | answer.free_symbols if name.is_integer}
     word = _compare_at_points(gold, answer, names)
-    fractional = _real_names_in_floors(gold, answer) & names if word == "numeric" else set()
-    if fractional:
-        word = "open" if _compare_at_points(gold, answer, names - fractional) == "other" else word
+    if word == "numeric":
+        # Letters in floors and remainders that usually name real numbers.
+        parts = [part for side in (gold, answer) for part in sympy.preorder_traversal(side)]
+        letters = {name for part in parts if isinstance(part, _ROUNDED) for name in part.free_symbols}
+        real = {name for name in names & letters if str(name).strip("\\") in _REAL_NAMES}
+        if real and _compare_at_points(gold, answer, names - real) == "other":
+            word = "open"
     if word == "open" and not _is_extreme(gold) and not _is_extreme(answer) and _simplifies(gold - answer):
         return "exact"
     return word
@@ -212,12 +216,6 @@ def _integer_names(*sides: Any) -> set[Any]:
             elif isinstance(part, _ROUNDED) and not _is_trivial_for_integers(part):
                 names |= part.free_symbols
     return names
-
-
-def _real_names_in_floors(*sides: Any) -> set[Any]:
-    """Unknowns in floors and remainders whose letters usually name real numbers."""
-    parts = (part for side in sides for part in sympy.preorder_traversal(side) if isinstance(part, _ROUNDED))
-    return {name for part in parts for name in part.free_symbols if str(name).strip("\\") in _REAL_NAMES}
 
 
 def _points(gold: Any, answer: Any, integers: set[Any]) -> Iterator[Point]:

@@ -55,7 +55,11 @@ def main() -> None:
     lower_limit(resource.RLIMIT_CORE, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, _raise_late)
-    _check_library()
+    # Check that the library works, and warm it up before any limit applies: the first logarithm is slow.
+    equal = {"ask": "equal", "within": [0, 0]}
+    assert decide({**equal, "answer": r"\log_{2}8+\sqrt{x}", "gold": r"3+\sqrt{x}"}) == "exact"
+    assert decide({**equal, "answer": r"\sin x", "gold": r"\cos x"}) == "other"
+    assert decide({"ask": "wrapped", "answer": "$2$", "gold": "$3$", "first": True, "swapped": True}) == "other"
     # The library prints messages, which the parent reads only until this worker is ready.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -85,33 +89,36 @@ def _answer_within_limits(request: Request) -> str:
     return word
 
 
-def _check_library() -> None:
-    """Check that the library works, and warm it up before any limit applies: the first logarithm is slow."""
-    equal = {"ask": "equal", "within": [0, 0]}
-    assert decide({**equal, "answer": r"\log_{2}8+\sqrt{x}", "gold": r"3+\sqrt{x}"}) == "exact"
-    assert decide({**equal, "answer": r"\sin x", "gold": r"\cos x"}) == "other"
-    assert decide({"ask": "wrapped", "answer": "$2$", "gold": "$3$", "first": True, "swapped": True}) == "other"
-
-
 def decide(request: Request) -> str:
     """Compute the reply to a request (see the module docstring for both)."""
     ask = request["ask"]
     if ask == "parse":
         return "same" if any(not isinstance(value, str) for value in _parse(f"${request['text']}$")) else "answer"
     if ask == "wrapped":
-        first = request["first"]
-        gold, answer = _parse(request["gold"], first=first), _parse(request["answer"], first=first)
-        sides = (answer, gold) if request["swapped"] else (gold, answer)
+        names = ("answer", "gold") if request["swapped"] else ("gold", "answer")
+        sides = [_parse(request[name], first=request["first"]) for name in names]
         return "same" if math_verify.verify(*sides, timeout_seconds=None) else "other"
     if _MISREAD.search(f"{request['gold']} ; {request['answer']}"):
         return "open"
     if ask == "equation":
-        gold, answer = (_difference(request[side]) for side in ("gold", "answer"))
+        gold, answer = (
+            None if first is None or second is None else first - second
+            for first, second in (map(_expression, request[side]) for side in ("gold", "answer"))
+        )
     else:
         gold, answer = _expression(request["gold"]), _expression(request["answer"])
     if gold is None or answer is None:
         return "gold" if gold is None else "answer"
-    return equality.proportional(gold, answer) if ask == "equation" else _compare(gold, answer, request["within"])
+    if ask == "equation":
+        return equality.proportional(gold, answer)
+    within = request["within"]
+    if not any(within) or gold.free_symbols or answer.free_symbols:
+        return equality.equal(gold, answer)
+    pair = equality.values_at(gold, answer, {})
+    if pair is None:
+        return "other"
+    allowed = within[0] or within[1] * (abs(pair[0]) or 1)
+    return "numeric" if abs(pair[0] - pair[1]) <= allowed else "other"
 
 
 def _parse(text: str, *, first: bool = True) -> list[Any]:
@@ -126,21 +133,6 @@ def _expression(text: str) -> Any:
     bracketed = f"({text})" if text[-1:].isalpha() and r"\begin" not in text else text
     values = [value for value in _parse(f"${bracketed}$") if isinstance(value, sympy.Expr | sympy.MatrixBase)]
     return values[0] if values else None
-
-
-def _difference(sides: list[str]) -> Any:
-    first, second = map(_expression, sides)
-    return None if first is None or second is None else first - second
-
-
-def _compare(gold: Any, answer: Any, within: list[float]) -> str:
-    if not any(within) or gold.free_symbols or answer.free_symbols:
-        return equality.equal(gold, answer)
-    pair = equality.values_at(gold, answer, {})
-    if pair is None:
-        return "other"
-    allowed = within[0] or within[1] * (abs(pair[0]) or 1)
-    return "numeric" if abs(pair[0] - pair[1]) <= allowed else "other"
 
 
 if __name__ == "__main__":

@@ -202,9 +202,14 @@ def contain_with_bwrap(interpreter: Interpreter) -> Containment:
     stage: list[str] = []
     mounted_at = interpreter.prefix
     if interpreter.hidden_by is not None:
-        if os.geteuid() != 0:
+        # Root mounts the installation at VIEW in a separate mount namespace. No process stays in between: bubblewrap
+        # ends with its parent, and a parent without root's rights could not end it.
+        if os.geteuid() != 0 or interpreter.prefix not in interpreter.executable.parents or not VIEW.is_dir():
             raise _unreadable(interpreter)
-        stage, mounted_at = _mount_command(interpreter), VIEW
+        unshare, shell, _ = (_tool(name, "install util-linux") for name in ("unshare", "sh", "mount"))
+        script = f'mount -n -o bind "$0" {VIEW} && exec "$@"'
+        stage = [unshare, "--mount", "--propagation", "private", "--", shell, "-c", script, str(interpreter.prefix)]
+        mounted_at = VIEW
     launcher = (*stage, *_drop_root(), bwrap)
     user = ["--unshare-all", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
     process = ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--clearenv"]
@@ -241,18 +246,6 @@ def _drop_root() -> list[str]:
         return []
     setpriv = _tool("setpriv", "install util-linux; or start as an ordinary user")
     return [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
-
-
-def _mount_command(interpreter: Interpreter) -> list[str]:
-    """A command that mounts an installation at VIEW in a separate mount namespace, then executes what follows.
-
-    No process stays in between: bubblewrap ends with its parent, and a parent without root's rights could not end it.
-    """
-    if interpreter.prefix not in interpreter.executable.parents or not VIEW.is_dir():
-        raise _unreadable(interpreter)
-    unshare, shell, _ = (_tool(name, "install util-linux") for name in ("unshare", "sh", "mount"))
-    script = f'mount -n -o bind "$0" {VIEW} && exec "$@"'
-    return [unshare, "--mount", "--propagation", "private", "--", shell, "-c", script, str(interpreter.prefix)]
 
 
 def _view_of_host(interpreter: Interpreter, mounted_at: Path) -> list[str]:

@@ -155,7 +155,10 @@ class Tree:
         while waiting:
             pid = waiting.pop()
             pids.append(pid)
-            waiting += _child_pids(pid)
+            with contextlib.suppress(OSError):
+                for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                    with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123
+                        waiting += map(int, file.read().split())
         return pids
 
     def held_bytes(self, folder: str) -> int:
@@ -211,15 +214,6 @@ def count_of_user(uid: int) -> int:
             if folder.name.isdigit() and folder.stat().st_uid == uid:
                 count += len(list((folder / "task").iterdir()))
     return count
-
-
-def _child_pids(pid: int) -> list[int]:
-    pids: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123
-                pids += map(int, file.read().split())
-    return pids
 
 
 def _field(pid: int, name: str, place: int) -> bytes:

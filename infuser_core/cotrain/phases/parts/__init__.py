@@ -1,1 +1,1 @@
-"""Parts that phases share: few-shot examples, groups that are not finite, and warnings about an update."""
+"""Parts that phases share: few-shot examples, groups that are not finite, and warnings about a run."""

@@ -1,9 +1,10 @@
-"""Health warnings about an update: metrics with their limits and the settings to change."""
+"""Warnings about the health of a run: figures beyond their limits, and the settings to change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infuser_core.schemas import Update
+from infuser_core.errors import quantity
+from infuser_core.schemas import KeyAccuracy, Leak, Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +77,39 @@ LIMITS = (
 def health_warnings(role: str, updates: Sequence[Update]) -> list[str]:
     """One line per limit that a step exceeds, with the worst value."""
     return [f"{role}: {warning}" for limit in LIMITS if (warning := limit.warning(updates))]
+
+
+def missing_inclusions_warning(missing: int) -> str:
+    """The warning if books include files that they do not contain; else empty."""
+    if not missing:
+        return ""
+    files = quantity(missing, "inclusion names a file", "inclusions name files")
+    return f"{files} outside of the book, so that text or code is missing: name the folder that contains all its files"
+
+
+def small_pool_warning(documents: int, available: int) -> str:
+    """The warning if an iteration draws more documents than the pool has; else empty."""
+    if available >= documents:
+        return ""
+    return f"cotrain.documents = {documents:,} and the pool has {available:,}: every iteration draws all {available:,}"
+
+
+def key_warning(row: KeyAccuracy, floor: float) -> str:
+    """The warning if the whole interval of the share of right keys is below `floor`; else empty."""
+    if row.high >= floor:
+        return ""
+    return (
+        f"keys right by the {row.told_by} of {row.questions} questions: {row.accuracy:.2f} "
+        f"[{row.low:.2f}, {row.high:.2f}], below cotrain.key_floor = {floor:g}: the solver learns what wrong keys "
+        "say; a stronger cotrain.generator.model, or cotrain.labels: majority"
+    )
+
+
+def leak_warning(leaks: Sequence[Leak]) -> str:
+    """The warning shown with the selected checkpoint; empty if nothing leaks."""
+    overlap, total = sum(leak.num_seen for leak in leaks), sum(leak.num_questions for leak in leaks)
+    if not overlap:
+        return ""
+    entire = [leak.benchmark for leak in leaks if 0 < leak.num_questions == leak.num_seen]
+    text = f"{overlap:,} of {total:,} benchmark questions are in the validation set that chooses the checkpoint"
+    return f"{text}; it contains {', '.join(entire)} whole" if entire else text

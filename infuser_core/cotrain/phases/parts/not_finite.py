@@ -44,8 +44,14 @@ def retry_without_not_finite(
             return attempt({row.group_id for row in not_finite}), not_finite
         except NotFiniteGroupsError as error:
             not_finite += error.rows
-            if error.is_whole_batch:
-                raise no_finite_data(not_finite, tensor=_tensor_at_fault(trainer, workspace)) from None
+            if not error.is_whole_batch:
+                continue
+            with TemporaryDirectory(dir=workspace) as folder:
+                trainer.save(Path(folder))
+                files = sorted(Path(folder).glob("*.safetensors"))
+                tensors = (f"{name} of {file.name}" for file in files if (name := first_not_finite_tensor(file)))
+                tensor = next(tensors, "")
+            raise no_finite_data(not_finite, tensor=tensor) from None
 
 
 def no_finite_data(rows: Sequence[NotFinite], *, tensor: str = "") -> EngineError:
@@ -54,14 +60,6 @@ def no_finite_data(rows: Sequence[NotFinite], *, tensor: str = "") -> EngineErro
     return EngineError(
         f"nothing finite is left to train on: {rows[0]}, the first of {len(rows)} such{cause}", hint=HINT
     )
-
-
-def _tensor_at_fault(trainer: Trainer, workspace: Path) -> str:
-    """First tensor of the trainer's weights and moments that is not finite; empty if all are."""
-    with TemporaryDirectory(dir=workspace) as folder:
-        trainer.save(Path(folder))
-        files = sorted(Path(folder).glob("*.safetensors"))
-        return next((f"{name} of {file.name}" for file in files if (name := first_not_finite_tensor(file))), "")
 
 
 def is_finite(*values: float) -> bool:

@@ -45,9 +45,9 @@ def parse_fields(text: str, required: str) -> Mapping[str, Any] | Malformed:
     content = answer_of(text)
     if "{" not in content:
         return Malformed(reason=Reason.NO_JSON_OBJECT if content.strip() else Reason.NO_JSON_CONTENT)
-    objects = find_objects(content)
-    last = Reason.TRUNCATED_JSON if objects.truncated else Reason.INVALID_JSON
-    for start, end in reversed(objects.spans):
+    spans, is_truncated = find_objects(content)
+    last = Reason.TRUNCATED_JSON if is_truncated else Reason.INVALID_JSON
+    for start, end in reversed(spans):
         try:
             fields = load_object(content[start:end])
         except (ValueError, RecursionError):
@@ -85,12 +85,11 @@ def run_function(source: str, cases: Sequence[tuple[Any, ...]]) -> list[Any] | F
     firsts = values[::CALLS]
     if any(repr(value) != repr(firsts[place // CALLS]) for place, value in enumerate(values)):
         return Failure.PROGRAM_NOT_DETERMINISTIC
-    return firsts if all(map(_is_literal, firsts)) else Failure.NO_LITERAL_VALUE
-
-
-def _is_literal(value: Any) -> bool:
-    text = repr(value)
-    return value is not None and len(text) <= LONGEST and same_value(value_of(text), value)
+    for value in firsts:
+        text = repr(value)
+        if value is None or len(text) > LONGEST or not same_value(value_of(text), value):
+            return Failure.NO_LITERAL_VALUE
+    return firsts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

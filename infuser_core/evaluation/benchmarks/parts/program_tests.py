@@ -179,10 +179,14 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
         entry = _function_name(row, cases)
         if not cases:
             raise ValueError("no test cases")
-        tests = [
-            _call_test(case) if entry else {"stdin": str(case["input"]), "stdout": str(case["output"])}
-            for case in cases
-        ]
+        tests: list[dict[str, Any]] = []
+        for case in cases:
+            stdin, stdout = str(case["input"]), str(case["output"])
+            if entry:
+                args = [json.loads(line) for line in stdin.split("\n") if line.strip()]
+                tests.append({"args": args, "expected": json.loads(stdout)})
+            else:
+                tests.append({"stdin": stdin, "stdout": stdout})
     except KeyError as error:
         raise DocumentError(f"question {name}: no field {error}", hint=_HINT) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -236,8 +240,3 @@ def _pickled_text(content: bytes) -> str:
         what = f"pickle instruction {other[0]}" if other else f"{len(texts)} texts"
         raise ValueError(f"private tests hold {what}, not a text")
     return str(texts[0])
-
-
-def _call_test(case: Mapping[str, Any]) -> dict[str, Any]:
-    args = [json.loads(line) for line in str(case["input"]).split("\n") if line.strip()]
-    return {"args": args, "expected": json.loads(str(case["output"]))}

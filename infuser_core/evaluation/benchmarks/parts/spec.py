@@ -321,8 +321,13 @@ def _read_file(
     assert benchmark.read_row is not None, f"{benchmark.name} reads no rows"
     source, number = source_of(benchmark, path), 0
     for number, row in enumerate(rows_of(path), 1):
-        if number == 1:
-            _check_columns(benchmark, path, [*row, *columns])
+        fields = benchmark.fields if number == 1 else ()
+        if absent := [names for names in fields if not {*names.split("|")} & {*row, *columns}]:
+            raise DocumentError(
+                f"{benchmark.name}: {path}, row 1: no field {absent[0].replace('|', ' or ')}; "
+                f"there are {', '.join([*row, *columns])}",
+                hint=f"expected the rows of {' + '.join(benchmark.repos) or benchmark.name}, split {benchmark.split}",
+            )
         try:
             place = RowPlace(benchmark=benchmark, source=source, number=number)
             # If answers are Python values, a list may be an answer.
@@ -332,13 +337,3 @@ def _read_file(
             yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:
         raise DocumentError(f"{benchmark.name}: {path} holds no rows", hint="fetch the file again")
-
-
-def _check_columns(benchmark: Benchmark, path: Path, columns: Sequence[str]) -> None:
-    for names in benchmark.fields:
-        if not {*names.split("|")} & {*columns}:
-            missing = names.replace("|", " or ")
-            raise DocumentError(
-                f"{benchmark.name}: {path}, row 1: no field {missing}; there are {', '.join(columns)}",
-                hint=f"expected the rows of {' + '.join(benchmark.repos) or benchmark.name}, split {benchmark.split}",
-            )

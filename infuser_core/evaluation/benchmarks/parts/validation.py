@@ -78,16 +78,6 @@ def count_leaks(validation: Sequence[Question], benchmarks: Mapping[str, Sequenc
     return rows
 
 
-def leak_warning(leaks: Sequence[Leak]) -> str:
-    """The warning shown with the selected checkpoint; empty if nothing leaks."""
-    overlap, total = sum(leak.num_seen for leak in leaks), sum(leak.num_questions for leak in leaks)
-    if not overlap:
-        return ""
-    entire = [leak.benchmark for leak in leaks if 0 < leak.num_questions == leak.num_seen]
-    text = f"{overlap:,} of {total:,} benchmark questions are in the validation set that chooses the checkpoint"
-    return f"{text}; it contains {', '.join(entire)} whole" if entire else text
-
-
 def apportion(total: int, weights: Mapping[str, int], *, seed: int) -> dict[str, int]:
     """Divide `total` into whole numbers in proportion to weights, by largest remainder; equal ones ordered by hash."""
     whole = sum(weights.values())

@@ -12,6 +12,7 @@ from threading import RLock
 from typing import Any
 
 from infuser_core.config.phase_table import FACTS, TESTS
+from infuser_core.errors import InfuserWarning
 from infuser_core.results.trackers.parts.files import LOG, Lines, points_in, redacted
 from infuser_core.results.trackers.parts.follow import Followers
 from infuser_core.results.trackers.parts.points import Point, in_words, metrics_of
@@ -21,11 +22,11 @@ from infuser_core.terminal import Console, format_duration, ignore
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
-    """Position of a stage, such as `iteration 3 of 10`, counted from 0 like artifacts; empty outside the loop."""
+    """Position of a stage, such as `iteration 3 of 0-9`; empty outside the loop."""
     if iteration < 0 or not iterations:
         return ""
     if phase not in TESTS:
-        return f"iteration {iteration} of {iterations}"
+        return f"iteration {iteration} of 0-{iterations - 1}"
     return f"after {iteration} of {iterations}" if iteration else "anchor"
 
 
@@ -70,7 +71,7 @@ class RunLog:
         self._console = console or Console(enabled=False)
         self._number, self._lock, self._clock = attempt, RLock(), RemainingTime()
         # Errors of the log itself go only to the console.
-        self._log = Lines(folder / LOG, lambda line: self._console.say(f"warning: {line}")) if folder else None
+        self._log = Lines(folder / LOG, self._console.warn) if folder else None
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
         self._known = {point.key for point in points_in(folder / METRICS)} if folder else set[str]()
         self._ran = self._num_cached = self._unsaid = 0
@@ -170,7 +171,7 @@ class RunLog:
 
     def warn(self, line: str) -> None:
         """Show a warning and write it to the log."""
-        self._console.say(f"warning: {line}")
+        self._console.warn(line)
 
     def failed(self, where: str, seconds: float, error: BaseException) -> None:
         """Log a failed stage; the error itself is shown by the caller."""
@@ -205,8 +206,11 @@ class RunLog:
         show_warning = warnings.showwarning
 
         def show(message: Any, category: Any, *rest: Any, **options: Any) -> None:
-            self.note(f"warning: {category.__name__}: {message}")
-            show_warning(message, category, *rest, **options)
+            if issubclass(category, InfuserWarning):
+                self.warn(str(message))
+            else:
+                self.note(f"warning: {category.__name__}: {message}")
+                show_warning(message, category, *rest, **options)
 
         warnings.showwarning = show
         try:
