@@ -308,7 +308,7 @@ def serve(
         bool, typer.Option("--env", help='Print lines for `eval "$(...)"`, after which `prefect` finds the server.')
     ] = False,
 ) -> None:
-    """Start Prefect's server and UI and the viewer, to watch and start runs.
+    """Start Prefect's UI and the viewer, to watch and start runs.
 
     On loopback, with the deployment infuser/full-pipeline.
     """
