@@ -308,7 +308,7 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     hosts = settings.serve_hosts()
     with _claim(root) as file, listen(port) as listening:
         url = address(listening)
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         # A shell script starts background jobs with an ignored SIGINT, which ends the runner here.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         process = start(listening, root, hosts=hosts)
@@ -321,10 +321,6 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
             _serve_deployment(root, process)
         finally:
             stop(process)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _stop_runner(runner: Any, *_: object) -> None:

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from infuser_core.cotrain.reward import find_reward
+from infuser_core.cotrain.reward import needs_influence
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
@@ -74,7 +74,7 @@ def _dev_gradient(
 ) -> Future[ArtifactRef | None]:
     """Start the gradient of the solver's dev answers (phases 1a and 1b); None if the generator's update needs none."""
     settings = current_run(run).history.at(number).cotrain
-    if not (settings.updates("generator", number) and find_reward(settings.reward.name).needs_influence):
+    if not (settings.updates("generator", number) and needs_influence(settings)):
         return lane.start(lambda: None)
 
     def differentiate(rollouts: ArtifactRef) -> ArtifactRef:

@@ -69,7 +69,9 @@ class _Processes:
         for run in finished:
             self.pace.end(run)
             if self.running.pop(run).exitcode != 0:
-                self.failed[run] = _last_line(self._log(run))
+                lines = self._log(run).read_text(errors="replace").strip().splitlines()
+                errors = [line for line in lines if line.startswith("infuser:")] or lines[-1:] or ["no output"]
+                self.failed[run] = errors[-1]
         return finished
 
     def stop(self) -> None:
@@ -148,9 +150,3 @@ def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> No
         raise StageError(
             f"{quantity(len(work.failed), 'run')} failed: {lines}", hint="the same command runs them again"
         )
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    errors = [line for line in lines if line.startswith("infuser:")] or lines[-1:]
-    return errors[-1] if errors else "no output"

@@ -10,7 +10,7 @@ in its metadata and the field names as column names, and an unfinished stage has
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 
 class Verdict(StrEnum):
@@ -23,6 +23,11 @@ class Verdict(StrEnum):
     WRONG = "wrong"
     NO_ANSWER = "no_answer"
     UNVERIFIED = "unverified"
+
+
+Box = Literal["paper", "official", "strict-last", "phrase"]
+"""Rule that selects the answer in a response: the first boxed text (`paper`), the authors' extractors (`official`), the
+last closed box (`strict-last`), or that box and without one an answer phrase (`phrase`)."""
 
 
 class Role(StrEnum):
@@ -43,6 +48,26 @@ class ScoreStatus(StrEnum):
     NOT_FINITE = "not_finite"
 
 
+MEANINGS: Mapping[str, str] = {
+    Verdict.CORRECT: "the answer equals the key",
+    Verdict.WRONG: "the answer differs from the key",
+    Verdict.NO_ANSWER: "the response has no answer in the form that the prompt asks for",
+    Verdict.UNVERIFIED: "the verifier could not decide whether the answer is right",
+    ScoreStatus.SCORED: "the influence was measured",
+    ScoreStatus.ZERO_VARIANCE: "all answers had the same reward, so the question has no gradient",
+    ScoreStatus.NO_DEV_SIGNAL: "all answers to the dev set had the same reward, so there is no dev direction",
+    ScoreStatus.NOT_PROBED: "left out of the measurement by the configuration",
+    ScoreStatus.NOT_FINITE: "a number of the measurement is infinite or NaN",
+    "sound": "the key is right, by the configured labeller",
+    "unsound": "the key is wrong, by the configured labeller",
+    "valid": "the text is a question in the required format",
+    "invalid": "the text is not a question in the required format",
+    "length": "cut off at the length limit",
+    "stop": "ended by the model",
+}
+"""Meaning of values of verdicts, statuses and labels, for readers of tables."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """Description of a column for display, in addition to its type.
@@ -60,13 +85,23 @@ class Column:
     """Whether the value is a text to read: displayed first in a row, and may have many lines."""
     is_detail: bool = False
     """Whether the column is only displayed on the page of a single row, not in tables of many rows."""
+    is_share: bool = False
+    """Whether the number is a share from 0 to 1, displayed as a percentage."""
 
 
 def column(
-    label: str = "", *, unit: str = "", refers_to: str = "", text: bool = False, detail: bool = False
+    label: str = "",
+    *,
+    unit: str = "",
+    refers_to: str = "",
+    text: bool = False,
+    detail: bool = False,
+    share: bool = False,
 ) -> Mapping[str, Column]:
     """Describe a column in the metadata of its field: `name: type = field(metadata=column(...))`."""
-    return {"column": Column(label=label, unit=unit, refers_to=refers_to, is_text=text, is_detail=detail)}
+    return {
+        "column": Column(label=label, unit=unit, refers_to=refers_to, is_text=text, is_detail=detail, is_share=share)
+    }
 
 
 def columns(row_type: Any) -> dict[str, Column]:
@@ -82,6 +117,7 @@ def overview(row_type: Any) -> list[str]:
 TEXT = column(text=True)
 DETAIL = column(detail=True)
 TOKENS = column(unit="tokens")
+SHARE = column(share=True)
 NATS = column(unit="nats")
 QUESTION = column(refers_to="questions")
 DOCUMENT = column(refers_to="documents")
@@ -100,7 +136,7 @@ class Allocation:
 
     arm: str
     """Value of the document field by which the batch is divided."""
-    share: float
+    share: float = field(metadata=SHARE)
     """Share of the batch, 0 to 1."""
     count: int
     """Number of documents in the batch: the share, rounded up or down."""
@@ -170,14 +206,14 @@ class BenchmarkScore:
     """Number of questions in the denominator."""
     num_samples: int = field(metadata=column("samples"))
     """Responses per question."""
-    accuracy: float
+    accuracy: float = field(metadata=SHARE)
     """Share of correct responses per question, averaged over questions; unverified and missing answers count as
     wrong."""
-    low: float
+    low: float = field(metadata=SHARE)
     """Lower end of the 95% interval (Wilson, over questions)."""
-    high: float
+    high: float = field(metadata=SHARE)
     """Upper end of the 95% interval (Wilson, over questions)."""
-    answered: float
+    answered: float = field(metadata=SHARE)
     """Share of responses from which an answer could be extracted."""
     unverified: int
     """Number of responses that could not be verified."""
@@ -219,7 +255,7 @@ class Candidate:
     """Number of iterations finished when it was saved; 0 is the anchor."""
     checkpoint_id: str = field(metadata=CHECKPOINT)
     """The checkpoint evaluated."""
-    accuracy: float
+    accuracy: float = field(metadata=SHARE)
     """Validation accuracy."""
     selected: bool
     """Whether this checkpoint was selected; true for exactly one row of a selection."""
@@ -237,7 +273,7 @@ class Selection:
     """Number of iterations finished when it was saved; 0 is the anchor."""
     checkpoint_id: str = field(metadata=CHECKPOINT)
     """The selected checkpoint."""
-    accuracy: float
+    accuracy: float = field(metadata=SHARE)
     """Its validation accuracy."""
 
 
@@ -251,7 +287,7 @@ class Leak:
     """Number of questions in the benchmark."""
     num_seen: int
     """Number of these that are also in the validation set, compared by normalised text."""
-    share: float
+    share: float = field(metadata=SHARE)
     """num_seen / num_questions."""
 
 
@@ -399,11 +435,11 @@ class Overlap:
     """Part of the record that was compared: messages, question, question+answer, text, or fields."""
     num_common: int
     """Number of distinct n-grams that both have."""
-    containment_document: float
+    containment_document: float = field(metadata=SHARE)
     """Share of the document's n-grams that are also in the record."""
-    containment_reference: float
+    containment_reference: float = field(metadata=SHARE)
     """Share of the record's n-grams that are also in the document."""
-    jaccard: float
+    jaccard: float = field(metadata=SHARE)
     """Jaccard similarity of the two sets of word n-grams."""
     estimate: float
     """MinHash estimate of the Jaccard similarity in the paper's mode; otherwise 0."""
@@ -482,11 +518,11 @@ class KeyAccuracy:
     `strong solver`."""
     questions: int
     """Number of generated questions with an estimate."""
-    accuracy: float
+    accuracy: float = field(metadata=SHARE)
     """Share of these whose key is correct by the source of the estimate."""
-    low: float
+    low: float = field(metadata=SHARE)
     """Lower end of the 95% interval (Wilson, over questions)."""
-    high: float
+    high: float = field(metadata=SHARE)
     """Upper end of the 95% interval (Wilson, over questions)."""
 
 
@@ -548,7 +584,7 @@ class InfluenceScore:
     """||g||."""
     reference_norm: float = field(metadata=DETAIL)
     """||g_dev||."""
-    solver_accuracy: float
+    solver_accuracy: float = field(metadata=SHARE)
     """Mean reward of the solver's responses to the question."""
 
 
@@ -594,7 +630,7 @@ class Update:
     """Number of responses in the minibatch."""
     num_tokens: int = field(metadata=column("tokens"))
     """Number of response tokens in the minibatch."""
-    flat_share: float
+    flat_share: float = field(metadata=column("groups without variance", share=True))
     """Share of the phase's groups that were left out because all their rewards are equal."""
     loss: float
     """Loss of the minibatch: the negative objective."""
@@ -602,27 +638,27 @@ class Update:
     """Global norm of the gradient before clipping."""
     learning_rate: float
     """Learning rate of the step."""
-    clip_fraction: float
+    clip_fraction: float = field(metadata=column("clipped tokens", share=True))
     """Share of response tokens for which the clipped branch of the objective was active."""
-    clip_fraction_high: float
+    clip_fraction_high: float = field(metadata=column("clipped at the upper end", share=True))
     """Share of response tokens clipped at the upper end of the range."""
     mean_ratio: float
     """Mean importance ratio pi / pi_old over response tokens."""
     mean_tis: float
     """Mean truncated importance weight (trainer probability over sampler probability) over response tokens."""
-    truncated: float
+    truncated: float = field(metadata=column("truncated weights", share=True))
     """Share of response tokens whose importance weight was truncated."""
-    sampler_kl: float = field(metadata=NATS)
+    sampler_kl: float = field(metadata=column("KL to the sampler", unit="nats"))
     """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
-    policy_kl: float = field(metadata=NATS)
+    policy_kl: float = field(metadata=column("KL of the update", unit="nats"))
     """Estimate (k3) of KL(policy before the update || current) per token, nats."""
-    anchor_kl: float = field(metadata=NATS)
+    anchor_kl: float = field(metadata=column("KL to the anchor", unit="nats"))
     """Estimate (k3) of KL(current || anchor) per token, nats; 0 without `cotrain.loss.kl`."""
     entropy: float = field(metadata=NATS)
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
     cut: int
     """Number of responses in the minibatch that were cut off at the length limit."""
-    below_epsilon: float
+    below_epsilon: float = field(metadata=SHARE)
     """Share of parameters for which the root of AdamW's bias-corrected second moment is below epsilon after the
     step."""
     skipped: bool
@@ -662,7 +698,7 @@ class Gradient:
     """Number of dev questions whose responses differ in reward; only these have a gradient."""
     averaged: int
     """Number of gradients averaged: always 1, except in older stores, which may have means over several iterations."""
-    accuracy: float
+    accuracy: float = field(metadata=SHARE)
     """Mean reward of the responses to dev questions."""
 
 

@@ -1,6 +1,6 @@
 """Load a run's configuration: merge YAML files left to right, apply dotted overrides, and validate the result."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -16,14 +16,21 @@ Model = type[BaseModel]
 Checked = TypeVar("Checked", bound=BaseModel)
 
 
-def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
+def load(
+    files: Sequence[Path],
+    overrides: Sequence[str] = (),
+    *,
+    seed: int | None = None,
+    read: Callable[[Path], Any] = shipped.read_settings_file,
+) -> RunConfig:
     """Load a configuration from YAML files, or shipped ones by name, merged left to right, then `key=value` overrides.
 
+    `read` reads one file; a sweep passes one that remembers the files that its runs share.
     Raises ConfigError naming the key, the value and the remedy.
     """
     merged: dict[str, Any] = {}
     for path in files:
-        values = shipped.read_settings_file(path)
+        values = read(path)
         if not isinstance(values, dict):
             raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
         merged = merge(merged, values)

@@ -32,7 +32,13 @@ class Curve:
     value: str
     """Entry of the artifact's summary that is drawn."""
     over: str = ""
-    """Entry by which `value` is divided; empty for none."""
+    """Entry by which `value` is divided; empty for none, `rollouts` for the number of rollouts."""
+    unit: str = "%"
+    """Unit of the numbers; `%` for shares from 0 to 1."""
+    low: str = ""
+    """Entry with the lower end of the 95% interval; empty for none."""
+    high: str = ""
+    """Entry with the upper end of the 95% interval; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +57,8 @@ class PhaseFacts:
     """Those of MOMENTS, WEIGHTS and GRADIENT that its artifacts contain."""
     responses: str = ""
     """Name of the responses in its artifacts whose form `report habits` can describe; empty for none."""
-    curve: Curve | None = None
-    """The number that is drawn over iterations."""
+    curves: tuple[Curve, ...] = ()
+    """Numbers that are drawn over iterations."""
     headline: str = ""
     """Metric in the line that the terminal prints per iteration; empty for none."""
 
@@ -98,7 +104,7 @@ class Phase(StrEnum):
         words="validation accuracy",
         part=PipelinePart.TEST,
         responses="answers to the validation set",
-        curve=Curve(title="Validation accuracy", value="accuracy"),
+        curves=(Curve(title="Validation accuracy", value="accuracy", low="low", high="high"),),
         headline="accuracy",
     )
     EVALUATE = PhaseFacts(name="evaluate", words="benchmark accuracy", part=PipelinePart.TEST)
@@ -115,7 +121,7 @@ class Phase(StrEnum):
         part=PipelinePart.LOOP,
         reads=_STATE,
         makes=(GRADIENT,),
-        curve=Curve(title="Norm of the dev gradient", value="norm"),
+        curves=(Curve(title="Norm of the dev gradient", value="norm", unit=""),),
     )
     ALLOCATE = PhaseFacts(name="allocate", words="shares of documents", part=PipelinePart.LOOP)
     GENERATE_QUESTIONS = PhaseFacts(
@@ -123,7 +129,7 @@ class Phase(StrEnum):
         words="generated questions",
         part=PipelinePart.LOOP,
         reads=(WEIGHTS,),
-        curve=Curve(title="Share of generated texts that became questions", value="valid", over="written"),
+        curves=(Curve(title="Texts that became questions", value="valid", over="written"),),
         headline="valid_share",
     )
     ROLLOUT_QUESTIONS = PhaseFacts(
@@ -132,7 +138,11 @@ class Phase(StrEnum):
         part=PipelinePart.LOOP,
         reads=(WEIGHTS,),
         responses="answers to generated questions",
-        curve=Curve(title="Accuracy of the solver on the questions", value="accuracy"),
+        curves=(
+            Curve(title="Right answers (reward)", value="accuracy"),
+            Curve(title="Questions with a right key", value="key_accuracy", low="key_low", high="key_high"),
+            Curve(title="Length of the answers", value="tokens", over="rollouts", unit="tokens"),
+        ),
         headline="accuracy",
     )
     CHECK_KEYS = PhaseFacts(
@@ -146,7 +156,7 @@ class Phase(StrEnum):
         words="influence scores",
         part=PipelinePart.LOOP,
         reads=(*_STATE, GRADIENT),
-        curve=Curve(title="Mean influence of the questions", value="mean_score"),
+        curves=(Curve(title="Mean influence of the questions", value="mean_score", unit=""),),
         headline="mean_score",
     )
     UPDATE_GENERATOR = PhaseFacts(

@@ -9,6 +9,7 @@ from infuser_core.algorithm.preset import PRESETS, Preset
 from infuser_core.algorithm.score import Influence
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
+from infuser_core.config.loss import LossSettings
 from infuser_core.config.optimizers import options_class
 from infuser_core.config.recorded import Mark, recorded
 from infuser_core.config.retired import add_retired, drop_retired
@@ -18,16 +19,14 @@ from infuser_core.config.roles import (
     DataSettings,
     ExampleSettings,
     GeneratorRole,
-    LossSettings,
     OptimizerSettings,
     SolverRole,
     TurnSettings,
 )
 from infuser_core.config.sources import AnchorSource, Columns, Count, FilePath, Seed, Settings, Size, Tokens, World
+from infuser_core.schemas import Box
 from infuser_core.system.sealed import digest_of
 
-Box = Literal["paper", "official", "strict-last", "phrase"]
-"""Rule that selects the answer in a response (`verifiers/parts/extract.py`)."""
 TooLong = Literal["wrong", "drop"]
 """Treatment of questions longer than the prompt limit: counted as wrong, or left out."""
 

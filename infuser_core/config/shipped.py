@@ -10,6 +10,7 @@ Mappings are merged by overlays, not by `<<`.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,11 @@ def configurations() -> Iterator[ShippedFile]:
             yield ShippedFile(name=name, kind=kind, text=file.readline().lstrip("#").strip(), path=path)
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Names of the shipped configurations, those in folders last."""
     every = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")}
-    return sorted(every - _OTHERS, key=lambda name: ("/" in name, name))
+    return tuple(sorted(every - _OTHERS, key=lambda name: ("/" in name, name)))
 
 
 def path_of(name: str) -> Path:

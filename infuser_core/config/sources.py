@@ -192,10 +192,6 @@ class MixQuestions(Settings):
     """Sources, joined in this order; an identifier that an earlier source has gets the number of its part as prefix."""
 
 
-def _question_file(value: object) -> object:
-    return {"type": "file", "path": value} if isinstance(value, str) and value.startswith(hub.SCHEME) else value
-
-
 def _hub_anchor(value: object) -> object:
     if not isinstance(value, str) or not value.startswith(hub.SCHEME):
         return value
@@ -208,7 +204,11 @@ def _hub_anchor(value: object) -> object:
 # The address of a hub file or model may replace its section.
 QuestionSource = Annotated[
     Annotated[NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions, Field(discriminator="type")],
-    BeforeValidator(_question_file),
+    BeforeValidator(
+        lambda value: (
+            {"type": "file", "path": value} if isinstance(value, str) and value.startswith(hub.SCHEME) else value
+        )
+    ),
 ]
 AnchorSource = Annotated[
     Annotated[NanoAnchor | FolderAnchor | HubAnchor, Field(discriminator="type")], BeforeValidator(_hub_anchor)

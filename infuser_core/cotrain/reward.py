@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from infuser_core.config.run import CotrainSettings
 from infuser_core.errors import ConfigError, quantity
 from infuser_core.plugins import REWARDS
 from infuser_core.schemas import InfluenceScore, Question
@@ -49,3 +50,8 @@ def find_reward(name: str) -> Reward:
         needs_influence=bool(getattr(module, "NEEDS_INFLUENCE", True)),
         function=function if takes_all else lambda scores, questions: [function(score) for score in scores],
     )
+
+
+def needs_influence(settings: CotrainSettings) -> bool:
+    """Whether an iteration that updates the generator scores its questions against the dev gradient."""
+    return settings.generator.update and not settings.dev_only and find_reward(settings.reward.name).needs_influence

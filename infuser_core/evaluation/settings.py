@@ -15,7 +15,6 @@ from infuser_core.config.overlays import load as load_config
 from infuser_core.config.retired import drop_retired
 from infuser_core.config.run import (
     BenchmarkSettings,
-    Box,
     CotrainSettings,
     EvaluateSettings,
     RunConfig,
@@ -32,6 +31,7 @@ from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.models import EvaluatedModel, is_nano
 from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.protocols import ChatModel
+from infuser_core.schemas import Box
 from infuser_core.settings import store_root
 
 _LABS = {"hard": "nano", "wide": "nano-wide"}

@@ -1,15 +1,16 @@
 """Memory and speed of known GPUs, of clusters of GPUs, and of this host's processor."""
 
 import csv
+import math
 import os
 import re
 import time
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 from infuser_core.errors import UsageError, abbreviate
+from infuser_core.system.child import CONTROL_GROUPS
 
 
 def read_table(name: str, *, package: str = __package__) -> list[dict[str, str]]:
@@ -18,8 +19,6 @@ def read_table(name: str, *, package: str = __package__) -> list[dict[str, str]]
         return list(csv.DictReader(file))
 
 
-CONTAINED = Path("/sys/fs/cgroup/memory.max")
-"""File with a container's memory limit."""
 SIZE = 1024
 """Rows and columns of the matrices: in smaller ones a library's threads wait for each other longer than they work."""
 TURNS = 5
@@ -41,12 +40,16 @@ def measure_matrix_flops() -> float:
 
 def host_memory() -> float:
     """Return the bytes of the host's memory, or of the container's limit if that is lower."""
-    own = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), container_memory()[0])
+
+
+def container_memory() -> tuple[float, float]:
+    """Return the container's memory limit and the bytes of it in use; the limit is infinite if there is none."""
     try:
-        limit = CONTAINED.read_text().strip()
+        limit, used = ((CONTROL_GROUPS / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:
-        return own
-    return min(own, float(limit)) if limit.isdigit() else own
+        return math.inf, 0.0
+    return float(limit) if limit.isdigit() else math.inf, float(used)
 
 
 NODE = 8

@@ -26,20 +26,22 @@ class Knob:
 
 
 def advice(setup: Setup) -> list[Knob]:
-    """Suggested changes for every role (trainer, sampler) that does not fit, the best first; empty if all fit."""
-    needs = enumerate(setup.memory)
-    return [knob for place, need in needs if not need.fits for knob in _role_knobs(setup, place, need)]
+    """Suggested changes for every role (trainer, sampler) that does not fit; empty if all fit.
 
-
-def _role_knobs(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
-    """Changes for one role: each alone; if none suffices, a combination; then adapters and more GPUs."""
-    choices = _trainer_options(setup) if need.role == "trainer" else [_tensor_parallel_options(setup)]
-    alone = [_best_knob(setup, place, (), options) for options in choices]
-    helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
-    knobs = [knob for knob in helpful if knob.fits]
-    if not knobs:
-        knobs = [*sorted(helpful, key=lambda knob: knob.bytes), *_combine(setup, place, need, choices)]
-    return [*knobs, *_with_adapters(setup, place, need), *_more_gpus(setup, place)]
+    For each role single changes, the best first; if none suffices, a combination; then adapters and more GPUs.
+    """
+    advised: list[Knob] = []
+    for place, need in enumerate(setup.memory):
+        if need.fits:
+            continue
+        choices = _trainer_options(setup) if need.role == "trainer" else [_tensor_parallel_options(setup)]
+        alone = [_best_knob(setup, place, (), options) for options in choices]
+        helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
+        knobs = [knob for knob in helpful if knob.fits]
+        if not knobs:
+            knobs = [*sorted(helpful, key=lambda knob: knob.bytes), *_combine(setup, place, need, choices)]
+        advised += [*knobs, *_with_adapters(setup, place, need), *_more_gpus(setup, place)]
+    return advised
 
 
 def _with_adapters(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
@@ -55,8 +57,10 @@ def _best_knob(setup: Setup, place: int, before: Sequence[str], options: Iterabl
     """Of alternative settings, the first that fits, else the one that needs least memory; None if all are invalid."""
     knobs: list[Knob] = []
     for settings in options:
+        # A later value of a key replaces an earlier one.
+        together = tuple({text.partition("=")[0]: text for text in (*before, *settings)}.values())
         try:
-            knob = _knob(_merge_settings(before, settings), setup.having([*before, *settings]), place)
+            knob = _knob(together, setup.having([*before, *settings]), place)
         except ConfigError:
             continue
         if knob.fits:
@@ -81,11 +85,6 @@ def _combine(setup: Setup, place: int, need: RoleMemory, choices: Sequence[Itera
             if knob.fits:
                 break
     return [best] if best else []
-
-
-def _merge_settings(settings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    """Join two lists of settings; a later value of a key replaces an earlier one."""
-    return tuple({text.partition("=")[0]: text for text in (*settings, *more)}.values())
 
 
 def _more_gpus(setup: Setup, place: int) -> list[Knob]:

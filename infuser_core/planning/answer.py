@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from infuser_core.memory.hardware import GIB
-from infuser_core.memory.parts import RoleMemory, host_bytes
+from infuser_core.memory.parts import host_bytes
 from infuser_core.planning.advice import advice
 from infuser_core.planning.disk import run_files
 from infuser_core.planning.hours import (
@@ -62,7 +62,15 @@ def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
             "seconds_per_validation": round(validation.seconds(pace), 3),
             "validations": 1 + -(-config.cotrain.iterations // config.cotrain.validate_every),
         },
-        "memory": {role.role: _role_memory(role) for role in memory},
+        "memory": {
+            role.role: {
+                "parts": {part.name: round(part.bytes) for part in role.parts},
+                "total_bytes": round(role.total),
+                "room_bytes": round(role.room),
+                "fits": role.fits,
+            }
+            for role in memory
+        },
         "host_bytes_per_node": round(host_bytes(shape, setup.layout, per_node=setup.cluster.per_node)),
         "files": {f"{name}_bytes": round(count) for name, count in asdict(files).items()},
         "knobs": [
@@ -71,11 +79,6 @@ def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
         ],
         "notes": _notes(setup),
     }
-
-
-def _role_memory(role: RoleMemory) -> dict[str, Any]:
-    parts = {part.name: round(part.bytes) for part in role.parts}
-    return {"parts": parts, "total_bytes": round(role.total), "room_bytes": round(role.room), "fits": role.fits}
 
 
 def _notes(setup: Setup) -> list[str]:
@@ -126,7 +129,7 @@ def _phase_table(plan: Mapping[str, Any]) -> str:
         {
             "one iteration": phase["phase"],
             "rows": phase["rows"],
-            "tokens": _format_count(phase["tokens"]),
+            "tokens": f"{tokens / 1e6:.2f}M" if (tokens := phase["tokens"]) >= 1e5 else f"{tokens:.0f}",
             "PFLOP": f"{phase['flops'] / 1e15:.3g}",
             "time": _format_seconds(phase["seconds"]),
         }
@@ -173,10 +176,6 @@ def _basis_lines(plan: Mapping[str, Any]) -> list[str]:
         *(f"         {kind} {one['value']:.3g}, {one['source']}" for kind, one in plan["utilisations"].items()),
         *(f"note:  {note}" for note in plan["notes"]),
     ]
-
-
-def _format_count(number: float) -> str:
-    return f"{number / 1e6:.2f}M" if number >= 1e5 else f"{number:.0f}"
 
 
 def _format_seconds(number: float) -> str:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from infuser_core.config.run import KeepSettings, RunConfig
+from infuser_core.cotrain.reward import needs_influence
 from infuser_core.memory.shape import Shape
-from infuser_core.planning.hours import needs_influence
 
 WEIGHTS, GRADIENT = 4.0, 4.0
 """Bytes per parameter of fp32 weights and of a stored gradient."""
@@ -34,7 +34,7 @@ def run_files(config: RunConfig, shape: Shape) -> RunFiles:
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
     checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
-    gradient = GRADIENT * parameters if needs_influence(config) else 0.0
+    gradient = GRADIENT * parameters if needs_influence(cotrain) else 0.0
     per_iteration = roles * checkpoint + gradient
     full = min(cotrain.iterations, _GC.full)
     thinned = max(0, cotrain.iterations - full) // _GC.weights_every

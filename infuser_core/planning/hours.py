@@ -15,7 +15,7 @@ from infuser_core.config.optimizers import options_class
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
-from infuser_core.cotrain.reward import find_reward
+from infuser_core.cotrain.reward import needs_influence
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.memory.hardware import read_table
 from infuser_core.memory.shape import Shape
@@ -121,12 +121,6 @@ class PhaseWork:
         return sum(count * pace[kind] for kind, count in self.flops.items())
 
 
-def needs_influence(config: RunConfig) -> bool:
-    """Whether questions are scored against the dev gradient."""
-    cotrain = config.cotrain
-    return cotrain.generator.update and not cotrain.dev_only and find_reward(cotrain.reward.name).needs_influence
-
-
 def gradient_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
     """FLOPs of a gradient: three forward passes, two with adapters, one more if all layers are recomputed."""
     passes = (2 if shape.adapters else 3) + int(config.engine.gradient_checkpointing is True)
@@ -145,7 +139,7 @@ def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseW
 
     Raises ConfigError for a question file of unknown size.
     """
-    cotrain, influence, rows = config.cotrain, needs_influence(config), config.cotrain.group_size
+    cotrain, influence, rows = config.cotrain, needs_influence(config.cotrain), config.cotrain.group_size
     dev_questions = _count_questions(config.data.dev, "data.dev")
     dev = GroupWork(groups=dev_questions, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
     generation = GroupWork(

@@ -125,12 +125,17 @@ def reasons_to_run(
     recipe = step.recipe
     if not step.is_known:
         return _input_changes(recipe, None, missing) or [_DEPENDS]
-    reasons = _forced_repeat(recipe, record, salts)
+    reasons: list[RunReason] = []
+    salt, old = recipe.config.get(SALT), record.config.get(SALT) if record is not None else None
+    if salt not in (None, old) and salts.is_forced(recipe.phase, recipe.iteration):
+        reasons.append(_change("forced", SALT, old, salt, f"forced: computed again, attempt {salt}"))
     if record is not None:
         if record.version != recipe.version:
             text = f"version of {recipe.phase} {record.version} -> {recipe.version}"
             reasons.append(_change("version", recipe.phase, record.version, recipe.version, text))
-        reasons += _setting_changes(recipe, record, before.settings)
+        leaves = [leaf for leaf in leaves_that_differ(record.config, recipe.config) if leaf.name != SALT]
+        settings = [_as_configured(recipe, leaf, before.settings) for leaf in leaves]
+        reasons += [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in settings]
         if record.seed != recipe.seed:
             reasons.append(_change("seed", "seed", record.seed, recipe.seed))
     reasons += _input_changes(recipe, record, missing)
@@ -145,24 +150,8 @@ def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> RunReaso
     return RunReason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_shorten(old)} -> {_shorten(new)}")
 
 
-def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[RunReason]:
-    salt = recipe.config.get(SALT)
-    if salt is None or not salts.is_forced(recipe.phase, recipe.iteration):
-        return []
-    old = record.config.get(SALT) if record is not None else None
-    if old == salt:
-        return []
-    return [_change("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
-
-
-def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[RunReason]:
-    """Reasons for settings of the phase that differ, named as in the configuration where possible."""
-    leaves = leaves_that_differ(record.config, recipe.config)
-    leaves = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
-    return [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in leaves]
-
-
 def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
+    """A setting of a phase, named as in the configuration where possible: of the `changed` ones, the most alike."""
     same = [other for other in changed if (other.old, other.new) == (leaf.old, leaf.new)]
     alike = [other for other in same if other.last == leaf.last] or same
     # Several settings can match, e.g. the learning rates of both roles: prefer the one named like the phase.
@@ -299,15 +288,11 @@ def _stage_lines(stages: Sequence[PlannedStage]) -> list[str]:
             span = f"{together[0].title} .. {together[-1].title}"
             lines.append(f"  {span}: {quantity(len(together), 'stage')} cached")
         else:
-            lines += [_line(stage, width) for stage in together]
+            for stage in together:
+                time = "        ?" if stage.seconds is None else f"{stage.seconds:8.1f}s"
+                state = "cached" if cached else f"would run {time}  {'; '.join(_reason_texts(stage.reasons))}"
+                lines.append(f"  {stage.title:{width}}  {state}")
     return lines
-
-
-def _line(stage: PlannedStage, width: int) -> str:
-    if stage.cached:
-        return f"  {stage.title:{width}}  cached"
-    time = "        ?" if stage.seconds is None else f"{stage.seconds:8.1f}s"
-    return f"  {stage.title:{width}}  would run {time}  {'; '.join(_reason_texts(stage.reasons))}"
 
 
 def _reason_texts(reasons: Sequence[RunReason]) -> list[str]:

@@ -131,19 +131,14 @@ def preflight(config: RunConfig) -> None:
         raise error
     for error in missing_for_corpus(config):
         raise error
-    _check_adapter(config)
-
-
-def _check_adapter(config: RunConfig) -> None:
-    """Raise ConfigError if the adapter targets layers that the model lacks. Models that are only on the hub pass."""
     adapter = config.cotrain.adapter
-    if adapter is None or adapter.targets == ALL_LINEAR or isinstance(config.anchor, HubAnchor):
-        return
-    # Imported here: torch takes seconds and is rarely needed.
-    from infuser_core.engines.hf.adapters import target_layers
-    from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
+    # The layers of a model that is only on the hub are unknown here.
+    if adapter is not None and adapter.targets != ALL_LINEAR and not isinstance(config.anchor, HubAnchor):
+        # Imported here: torch takes seconds and is rarely needed.
+        from infuser_core.engines.hf.adapters import target_layers
+        from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
 
-    target_layers(build_meta_model(read_config(anchor_folder(config.anchor))), adapter.targets)
+        target_layers(build_meta_model(read_config(anchor_folder(config.anchor))), adapter.targets)
 
 
 def _generator_prompts(config: RunConfig) -> list[str]:

@@ -3,8 +3,9 @@
 import re
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -76,7 +77,8 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
         raise ConfigError(
             f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
         )
-    every = [_run_config(sweep, folder, values, overrides) for values in product(*axes)]
+    read = cache(shipped.read_settings_file)
+    every = [_run_config(sweep, folder, values, overrides, read) for values in product(*axes)]
     _refuse_alike(path, every)
     return list({config.run_name(): config for config in every}.values())
 
@@ -109,13 +111,15 @@ def _as_label(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _run_config(sweep: SweepFile, folder: Path, values: Sequence[AxisValue], on_top: Sequence[str]) -> RunConfig:
+def _run_config(
+    sweep: SweepFile, folder: Path, values: Sequence[AxisValue], on_top: Sequence[str], read: Callable[[Path], Any]
+) -> RunConfig:
     bases = [shipped.find_file(name, folder) for name in sweep.base]
     files = (*bases, *(file for value in values for file in value.files))
     overrides = [*sweep.set, *(override for value in values for override in value.overrides), *on_top]
     labels = [value.label for value in values if value.label]
     # The labels name the variant: the overlays' names would hide the other values.
-    return load(files, [*overrides, f"variant={'-'.join(labels)}"] if labels else overrides)
+    return load(files, [*overrides, f"variant={'-'.join(labels)}"] if labels else overrides, read=read)
 
 
 class Pace:

@@ -25,8 +25,17 @@ def probe_folder(folder: Path) -> list[dict[str, Any]]:
     except OSError as error:
         hint = "name a folder that you may write"
         raise StoreError(f"cannot write {folder}: {error.strerror or error}", hint=hint) from error
+    findings = []
     try:
-        return [_check_promise(scratch, *promise) for promise in _PROMISES]
+        for name, what, attempt in _PROMISES:
+            place = scratch / name
+            place.mkdir()
+            try:
+                failure = attempt(place)
+            except OSError as error:
+                failure = error.strerror or str(error)
+            findings.append({"name": name, "kept": not failure, "what": f"{what}: {failure}" if failure else what})
+        return findings
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -40,16 +49,6 @@ def format_findings(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"{format_rows(rows, width=100)}\n{folder} {f'cannot hold a store: {broken}' if broken else 'can hold a store'}"
     )
-
-
-def _check_promise(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> dict[str, Any]:
-    place = scratch / name
-    place.mkdir()
-    try:
-        failure = attempt(place)
-    except OSError as error:
-        failure = error.strerror or str(error)
-    return {"name": name, "kept": not failure, "what": f"{what}: {failure}" if failure else what}
 
 
 def _rename(place: Path) -> str:

@@ -3,7 +3,7 @@
 Safe to kill at any point: a folder is renamed into `.trash` before its files are deleted, an artifact is deleted before
 its inputs, and files of a checkpoint are listed in `pruned.json` before they are deleted. The next `infuser gc --apply`
 continues. Files left by killed processes are removed unless they are needed. A process holds the lock of a key while it
-computes the key in a workspace in `.staging`, so a workspace whose key is not locked is abandoned, unless a process on
+computes the key in a workspace, so a workspace whose key is not locked is abandoned, unless a process on
 another machine, whose locks may be invisible, executes a run.
 """
 
@@ -36,6 +36,7 @@ from infuser_core.store.catalogue import (
 )
 from infuser_core.store.recipe import MANIFEST, artifact_folder, read_record
 from infuser_core.store.retention import Extent, Retention, RunState, pinned_iterations, retention_by_key
+from infuser_core.store.store import DAMAGED, PARTIAL, STAGING
 from infuser_core.store.verify import format_size
 from infuser_core.system import fault_points as faults
 from infuser_core.system.durable import fsync
@@ -57,7 +58,6 @@ _EXTENTS = {"whole": "complete", "weights": "without moments", "facts": "without
 
 
 TRASH = ".trash"
-DAMAGED = "damaged"
 _DRAFTS = ("*.tmp", ".now.*", "lease.*.dead")
 _UNKNOWN = "an unknown process"
 _FRESH_SECONDS = 60.0
@@ -146,7 +146,12 @@ def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
         hint = "`infuser doctor --repair` moves it aside and computes it again if a run needs it"
         raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
     states = {holder.name: _state(catalogue, holder) for holder in run_holders}
-    retention = _strongest_retention(catalogue, run_holders, states, rule)
+    # Of each checkpoint and gradient, the largest extent that any of the runs holding it requires.
+    retention: dict[str, Retention] = {}
+    for holder in run_holders:
+        for key, needed in retention_by_key(catalogue, holder, states[holder.name], rule):
+            if needed[0] > retention.setdefault(key, needed)[0]:
+                retention[key] = needed
     items = plan_pruning(catalogue, retention)
     notes: list[str] = []
     live = [holder.name for holder in all_holders if holder.is_live]
@@ -194,18 +199,6 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
         selected=selected.pop() if is_over and len(selected) == 1 else None,
         pinned=pinned_iterations(catalogue.root, holder.name),
     )
-
-
-def _strongest_retention(
-    catalogue: Catalogue, holders: Sequence[Holder], states: Mapping[str, RunState], rule: KeepSettings
-) -> dict[str, Retention]:
-    """Retention of each checkpoint and gradient by key: the largest that any of the runs holding it requires."""
-    strongest: dict[str, Retention] = {}
-    for holder in holders:
-        for key, retention in retention_by_key(catalogue, holder, states[holder.name], rule):
-            if retention[0] > strongest.setdefault(key, retention)[0]:
-                strongest[key] = retention
-    return strongest
 
 
 def plan_pruning(catalogue: Catalogue, retention: Mapping[str, Retention]) -> list[GcItem]:
@@ -337,10 +330,10 @@ def find_leftovers(root: Path, *, keys_in_use: frozenset[str] = frozenset()) -> 
     # Locks of another machine may be invisible here: keep workspaces while any of its processes is alive.
     living = filter(None, map(lease.find_holder_elsewhere, runs.runs_folder(root).glob("*")))
     elsewhere = next((f"{each.holder} may work on it" for each in living), "")
-    for path in (root / ".staging").glob("*"):
+    for path in (root / STAGING).glob("*"):
         worker, at_work = _worker_on(root, path.name.partition(".")[0])
         result.append(Leftover(kind="staging", path=path, owner=worker, needed=at_work or elsewhere))
-    for path in (root / ".partial").glob("*"):
+    for path in (root / PARTIAL).glob("*"):
         worker, at_work = _worker_on(root, path.name)
         unfinished = "" if _is_committed(root, path.name) else "finished pieces of a stage that is not complete"
         result.append(Leftover(kind="pieces", path=path, owner=worker, needed=at_work or unfinished))

@@ -160,6 +160,12 @@ def is_held(folder: Path) -> bool:
     return find_holder_elsewhere(folder) is not None
 
 
+def current_stages(folder: Path) -> str:
+    """Stages that the holder of the run in this folder is executing; empty between stages and without a holder."""
+    lease = _read(folder / FILE)
+    return lease.doing if lease else ""
+
+
 def find_holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | None:
     """The lease of a living holder on another machine, whose lock may be invisible here; None if there is none.
 

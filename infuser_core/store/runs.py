@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ def create_run(
     sealed.write(path, {"name": name, "config": config, "created": created, "software": software()})
 
 
+@cache
 def software() -> dict[str, str]:
     """Versions of INFUSER, Python and the numerical libraries; and the git commit if INFUSER runs from a checkout."""
     versions = {"Python": platform.python_version()}

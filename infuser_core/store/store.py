@@ -29,6 +29,8 @@ from infuser_core.system import sealed
 from infuser_core.system.durable import fsync, write_errors
 from infuser_core.system.sealed import digest_of
 
+STAGING, PARTIAL, DAMAGED = ".staging", ".partial", "damaged"
+"""Folders of the store for workspaces of stages, for finished pieces of long stages, and for what was put aside."""
 Row = TypeVar("Row")
 _restoring: dict[str, bool] = {}
 """Keys of the artifacts that this process restores; the value says whether they are to stay (see `is_repairing`)."""
@@ -96,14 +98,14 @@ class Store:
                 handle.write(f"process {os.getpid()} on {platform.node()}")
                 handle.flush()
             # This process has the lock, so other workspaces of the key are left from killed processes.
-            for workspace in (self.root / ".staging").glob(f"{recipe.key}.*"):
+            for workspace in (self.root / STAGING).glob(f"{recipe.key}.*"):
                 shutil.rmtree(workspace, ignore_errors=True)
             yield
 
     @contextmanager
     def workspace(self, recipe: Recipe) -> Iterator[Path]:
         """Create a temporary folder in the store for a phase's files, which is deleted at the end unless committed."""
-        folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
+        folder = self.root / STAGING / f"{recipe.key}.{uuid.uuid4().hex}"
         with _store_errors(self.root):
             folder.mkdir(parents=True)
         try:
@@ -116,7 +118,7 @@ class Store:
 
         The caller must hold `exclusive`.
         """
-        folder = self.root / ".partial" / recipe.key
+        folder = self.root / PARTIAL / recipe.key
         with _store_errors(self.root):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -146,7 +148,7 @@ class Store:
             faults.point(f"{recipe.phase}:before_rename")
             won = self._rename(workspace, ref)
         faults.point(f"{recipe.phase}:after_rename")
-        shutil.rmtree(self.root / ".partial" / recipe.key, ignore_errors=True)
+        shutil.rmtree(self.root / PARTIAL / recipe.key, ignore_errors=True)
         return ref if won else self.manifest(ref).ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
@@ -176,7 +178,7 @@ class Store:
 
     def put_aside(self, folder: Path) -> Path:
         """Move an artifact's folder, or another damaged file, into the folder `damaged`; returns its new path."""
-        aside = self.root / "damaged" / f"{folder.name}.{uuid.uuid4().hex[:8]}"
+        aside = self.root / DAMAGED / f"{folder.name}.{uuid.uuid4().hex[:8]}"
         aside.parent.mkdir(exist_ok=True)
         folder.rename(aside)
         for parent in (aside.parent, folder.parent):
@@ -185,7 +187,7 @@ class Store:
 
     def sweep(self) -> None:
         """Remove the pieces of committed artifacts, left by processes killed just after the commit."""
-        for folder in (self.root / ".partial").glob("*"):
+        for folder in (self.root / PARTIAL).glob("*"):
             if (self.folder(folder.name) / MANIFEST).is_file():
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -148,7 +148,14 @@ def main(root: Path) -> int:
     story = listing.split('<a class="line" href="')[1].split('"')[0]
     of_run = ["", "/iterations/100", "/questions", "/questions?sort=influence, highest first&search=wave", "/evaluations",
               "/corpus", "/lineage"]  # fmt: skip
-    pages = ["/", *(f"/runs/run-1{part}" for part in of_run), story, "/compare?run=run-1&run=run-2", count]
+    pages = [
+        "/",
+        *(f"/runs/run-1{part}" for part in of_run),
+        story,
+        "/runs/run-1/live?since=199",
+        "/compare?run=run-1&run=run-2&run=run-3",
+        count,
+    ]
     slow = 0
     print("| page | first, s | median, s | CPU, s | kB |\n|---|---|---|---|---|")
     for page in pages:

@@ -1,4 +1,4 @@
-"""What of settings a recipe and a run's name record: all, but for marked fields."""
+"""What a recipe and the name of a run record of the settings, and settings that are retired."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 
-from infuser_core.config.overlays import load, with_overrides
+from infuser_core.config.overlays import load, validate, with_overrides
 from infuser_core.config.recorded import Mark, recorded
+from infuser_core.config.retired import RETIRED
+from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import Settings
+from infuser_core.errors import ConfigError
 
 
 class Inner(Settings):
@@ -64,3 +67,22 @@ def test_a_setting_that_changes_no_result_changes_no_name(change):
     config = load([Path("nano")])
     assert with_overrides(config, [change]).digest() == config.digest()
     assert with_overrides(config, ["seed=7"]).digest() != config.digest()
+
+
+NANO = Path("configs/nano.yaml")
+
+
+@pytest.mark.parametrize("name", RETIRED)
+def test_a_retired_setting_that_is_off_changes_nothing(name: str):
+    off = {None: "null", True: "true", False: "false"}.get(RETIRED[name].off, RETIRED[name].off)
+    config = load([NANO], [f"{name}={off}"])
+    assert config == load([NANO]) and config.digest() == load([NANO]).digest()
+    values = config.model_dump(mode="json")
+    assert validate(values) == RunConfig.model_validate(values) == config
+
+
+@pytest.mark.parametrize("name", RETIRED)
+def test_one_that_is_on_is_refused_with_advice(name: str):
+    with pytest.raises(ConfigError, match="no longer a setting") as refused:
+        load([NANO], [f"{name}=77"])
+    assert name in refused.value.message and refused.value.hint == RETIRED[name].advice

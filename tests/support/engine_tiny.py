@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from infuser_core.algorithm.preset import Preset
-from infuser_core.config.roles import LossSettings
+from infuser_core.config.loss import LossSettings
 from infuser_core.cotrain.phases.training import ObjectiveSettings
 from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
 from infuser_core.engines.local.hub import prepare_anchor

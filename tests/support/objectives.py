@@ -3,7 +3,7 @@
 from typing import Any
 
 from infuser_core.algorithm.preset import PRESETS, Objective
-from infuser_core.config.roles import LossSettings
+from infuser_core.config.loss import LossSettings
 from infuser_core.config.run import RolloutSampling
 
 

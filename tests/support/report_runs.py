@@ -118,7 +118,13 @@ def train(maker: Maker, draw: np.random.Generator, *, iteration: int, scored: bo
     ]  # fmt: skip
     maker.commit("generate_questions", iteration, {"rollouts": generated}, of="generated")
     questions = [
-        row(Question, question_id=name, text=HOSTILE, document_id=f"d{2 * iteration + at % 2}", subdomain=HOSTILE)
+        row(
+            Question,
+            question_id=name,
+            text=HOSTILE if at < 2 else f"What is {at}?",
+            document_id=f"d{2 * iteration + at % 2}",
+            subdomain=HOSTILE,
+        )
         for at, name in enumerate(ids)
     ]
     maker.commit("generate_questions", iteration, {"questions": questions}, of="questions")

@@ -1,8 +1,10 @@
 """Pages of `infuser view`: nothing without the token, nothing of a model's text as code, filters and pages in SQL."""
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -140,11 +142,66 @@ def test_a_statement_that_takes_too_long_is_stopped(store: tuple[Path, list[str]
 
 
 @pytest.mark.parametrize(
-    "path", ["/runs/none", "/runs/none/questions", "/compare?run=one", "/runs/none/why/1", "/runs/plain-1/iterations/9"]
+    "path",
+    ["/runs/none", "/runs/none/questions", "/compare?run=one", "/runs/none/why/1", "/runs/plain-1/iterations/99"],
 )
 def test_what_is_not_there_is_said_in_one_sentence(guest: TestClient, path: str):
     answer = guest.get(path)
     assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
+
+
+def test_an_address_without_a_page_leads_back(guest: TestClient):
+    answer = guest.get("/nothing")
+    assert answer.status_code == 404 and "There is no page /nothing." in answer.text and 'href="/"' in answer.text
+
+
+def test_an_iteration_that_has_not_run_says_so(guest: TestClient):
+    page = guest.get("/runs/plain-1/iterations/9").text
+    assert "<h1>Iteration 9 has not run yet</h1>" in page and "<dl" not in page
+
+
+def test_the_same_text_of_an_iteration_is_one_row_with_its_count(asked: Callable[..., Listing]):
+    rows = asked(iteration="1").rows
+    assert sorted(row["copies"] for row in rows) == [1] * 6 + [2] and len({row["text"] for row in rows}) == 7
+
+
+def test_points_since_an_iteration_are_those_that_the_page_lacks(guest: TestClient):
+    whole, news = (guest.get(f"/runs/plain-1/live?since={since}").json() for since in (-1, 2))
+    assert whole["state"] == "done" and "iteration" in whole["parts"]["status"]
+    for chart, more in zip(whole["charts"], news["charts"], strict=True):
+        start = [x >= 2 for x in chart["columns"][0]].index(True)
+        assert more["columns"] == [column[start:] for column in chart["columns"]], chart["title"]
+    nothing = guest.get("/runs/plain-1/live?since=99").json()["charts"]
+    assert [chart["columns"][0] for chart in nothing] == [[] for _ in nothing] and nothing
+    validation = whole["charts"][0]
+    assert (validation["title"], validation["unit"], validation["selected"]) == ("Validation accuracy", "%", 3)
+    assert validation["anchor"] == validation["columns"][1][0] and validation["bands"][0] == [[0.0] * 4, [1.0] * 4]
+
+
+def test_the_page_of_a_run_begins_with_its_verdict_and_that_of_its_control(guest: TestClient):
+    page = guest.get("/runs/plain-1").text
+    verdict = page[page.index('<p class="verdict">') : page.index('<div class="cards">')]
+    assert "gpqa diamond" in verdict and "best at iteration 3" in verdict and "points [" in verdict
+    assert page.index('class="verdict"') < page.index("Provenance and settings")
+    assert "run=fixed-1" in verdict, "the run with the same seed whose generator never learns"
+    assert "control" not in guest.get("/runs/fixed-1").text
+
+
+def test_three_runs_are_compared_by_what_differs_with_the_seeds_of_a_variant_as_one_line(guest: TestClient):
+    page = guest.get("/compare?run=plain-1&run=plain-2&run=fixed-1").text
+    assert re.findall(r'data-line="([^"]+)"', page) == ["generator.update=true", "generator.update=false"]
+    charts = [json.loads(unescape(text)) for text in re.findall(r'data-chart="([^"]+)"', page)]
+    validation = charts[0]
+    assert validation["labels"] == ["generator.update=true", "generator.update=false"]
+    low, high = validation["bands"][0]
+    assert all(a < b < c for a, b, c in zip(low, validation["columns"][1], high, strict=True))
+    assert "cotrain.generator.update" in page and page.count("points [") > 3
+
+
+def test_the_list_of_runs_says_what_differs_and_draws_validation(guest: TestClient):
+    page = guest.get("/").text
+    assert page.count("<polyline") == 3 and page.count("generator.update=true") == 2
+    assert page.count('class="state done"') == 3
 
 
 def test_filters_leave_the_rows_that_a_reader_would_leave(asked: Callable[..., Listing]):

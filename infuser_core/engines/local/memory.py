@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from infuser_core.errors import EngineError
+from infuser_core.memory.hardware import container_memory
 from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import (
     INPUTS,
@@ -34,9 +35,6 @@ PREPARED = 12
 
 BudgetSetting = int | Literal["auto"]
 
-_CGROUP = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 62
-
 
 def free_memory(device: torch.device) -> int:
     """Return the bytes that this process can still take, of an accelerator or of main memory."""
@@ -53,16 +51,8 @@ def free_host_memory() -> int:
     except OSError:
         available = None
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(int(available[1]) * 1024 if available else total // 2, _free_container_memory())
-
-
-def _free_container_memory() -> int:
-    """Return the bytes that the container's limit leaves; a huge number if there is no limit."""
-    try:
-        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-    except OSError:
-        return _UNLIMITED
-    return max(0, int(limit) - int(used)) if limit.isdigit() else _UNLIMITED
+    limit, used = container_memory()
+    return int(min(int(available[1]) * 1024 if available else total // 2, max(0.0, limit - used)))
 
 
 def require_memory(weights: int, width: int, *, free: int, purpose: str, adapters: int = 0) -> None:

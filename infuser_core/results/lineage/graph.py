@@ -91,3 +91,23 @@ def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | 
     for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
         if holding is None or any(entry.key in holding for entry in Journal(catalogue.root, name).latest()):
             yield graph_of(catalogue, name)
+
+
+def stale_reasons(graph: Graph) -> dict[str, str]:
+    """Reasons why artifacts of a run are stale, by key: an input is gone or stale, or a newer version of the phase has
+    been used in the store."""
+    newest: dict[str, int] = {}
+    for record in graph.catalogue.records.values():
+        newest[record.phase] = max(record.version, newest.get(record.phase, 0))
+    reasons: dict[str, str] = {}
+    for key, record in graph.records.items():
+        sources = graph.inputs(key)
+        lacking = [name for name in record.inputs if name not in sources]
+        stale = [name for name, source in sources.items() if source in reasons]
+        if lacking:
+            reasons[key] = f"its input {lacking[0]} is no longer in the store"
+        elif record.version < newest[record.phase]:
+            reasons[key] = f"version {record.version} of the phase made it, and version {newest[record.phase]} is newer"
+        elif stale:
+            reasons[key] = f"its input {stale[0]} is stale"
+    return reasons

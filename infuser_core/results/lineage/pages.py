@@ -1,6 +1,6 @@
 """`infuser why --graph`: the artifact graph as text, JSON and HTML; and the HTML page of an explanation."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -10,9 +10,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
+from infuser_core.results.lineage import numbers
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import Story, format_value, printable, table_lines
-from infuser_core.schemas import heading
+from infuser_core.schemas import MEANINGS, heading
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import describe_origin
 from infuser_core.terminal import to_json
@@ -100,9 +101,19 @@ def environment(*packages: str) -> Environment:
         undefined=StrictUndefined,
     )
     templates.filters |= {"heading": heading, "shown": format_value, "printable": printable, "json": to_json}
-    templates.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
-    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
+    formats = (numbers.number, numbers.percent, numbers.signed, numbers.cell, numbers.age, numbers.points)
+    templates.filters |= {each.__name__: each for each in formats} | {"when": numbers.local_time}
+    templates.filters["groups"] = _groups
+    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS, "meanings": MEANINGS}
     return templates
+
+
+def _groups(parts: "Sequence[Fold]", size: int) -> "list[list[Fold]]":
+    """Split the parts of a graph into groups: those before and after the iterations alone, iterations by number."""
+    groups: dict[Any, list[Fold]] = {}
+    for part in parts:
+        groups.setdefault(part.iteration // size if part.iteration is not None else part.title, []).append(part)
+    return list(groups.values())
 
 
 @cache
@@ -126,6 +137,8 @@ class Fold:
     """A foldable part of a run's graph, such as an iteration, with its drawing."""
 
     title: str
+    iteration: int | None
+    """Iteration; None before and after the iterations."""
     records: tuple[Record, ...]
     boxes: tuple[Box, ...]
     """The artifacts and, on the left, their inputs from other parts."""
@@ -148,7 +161,10 @@ def folds(graph: Graph) -> list[Fold]:
     for record in graph.records.values():
         parts.setdefault(_part(graph, record, trained, iterations), []).append(record)
     names = {float("-inf"): "before the iterations", float("inf"): "after the iterations"}
-    return [_fold(graph, names.get(part, f"iteration {part:.0f}"), parts[part]) for part in sorted(parts)]
+    return [
+        _fold(graph, names.get(part, f"iteration {part:.0f}"), None if part in names else int(part), parts[part])
+        for part in sorted(parts)
+    ]
 
 
 def _part(graph: Graph, record: Record, trained: Container[str], iterations: Container[int]) -> float:
@@ -157,13 +173,12 @@ def _part(graph: Graph, record: Record, trained: Container[str], iterations: Con
         return record.iteration
     if record.key not in trained or record.phase == Phase.ANCHOR:
         return float("-inf")
-    if record.phase in (Phase.RESPOND, Phase.VALIDATE) and not graph.users(record.key, Phase.EVALUATE):
-        # A validation is drawn in the iteration whose update made the checkpoint.
-        return record.iteration - 1 if record.iteration - 1 in iterations else float("-inf")
-    return float("inf")
+    # As in `infuser status`: a validation belongs to the iteration that begins with its checkpoint.
+    is_validation = record.phase in (Phase.RESPOND, Phase.VALIDATE) and not graph.users(record.key, Phase.EVALUATE)
+    return record.iteration if is_validation and record.iteration in iterations else float("inf")
 
 
-def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
+def _fold(graph: Graph, title: str, iteration: int | None, records: Iterable[Record]) -> Fold:
     own = {record.key: record for record in records}
     edges = [
         (name, source, key) for key in own for name, source in graph.inputs(key).items() if source in graph.records
@@ -184,6 +199,7 @@ def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
     corners = {box.record.key: box.corner for box in boxes}
     return Fold(
         title=title,
+        iteration=iteration,
         records=tuple(own.values()),
         boxes=tuple(boxes),
         curves=tuple((name, source, _curve(corners[source], corners[key])) for name, source, key in edges),

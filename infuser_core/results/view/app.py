@@ -51,6 +51,10 @@ def application(
         page.status_code = 404
         return page
 
+    @app.exception_handler(404)
+    def unknown(request: Request, _: Exception) -> HTMLResponse:
+        return refused(request, UsageError(f"There is no page {request.url.path}.", hint=""))
+
     for add in (add_runs, add_questions, add_books, add_evaluations, add_statements):
         add(app, site)
     return app

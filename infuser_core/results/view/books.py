@@ -58,9 +58,14 @@ def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
     return {}
 
 
+def find_chunk(lens: Lens, document_id: str) -> dict[str, Any]:
+    """Row of a chunk; empty if the run has none."""
+    return _chunk(lens, "select * from {chunks}", document_id)
+
+
 def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
     """Picture of a chunk's PDF page with its words marked (see pictures.py), or None, and the reason for None."""
-    row = _chunk(lens, "select * from {chunks}", document_id)
+    row = find_chunk(lens, document_id)
     if not row:
         return None, "this run has no such chunk"
     books = lens.query("select sha256 from sources where source_id = ? and status = 'admitted'", [row["source_id"]])
@@ -119,4 +124,5 @@ def add_books(app: FastAPI, site: ViewSite) -> None:
     def page_of(name: str, document_id: str) -> HTMLResponse:
         with site.lens([runs.find_run(site.root, name)]) as lens:
             picture, note = sheet(lens, document_id)
-        return site.page("sheet.html", picture=picture, note=note)
+            text = "" if picture else find_chunk(lens, document_id).get("text", "")
+        return site.page("sheet.html", picture=picture, note=note, text=text)

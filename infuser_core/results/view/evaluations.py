@@ -36,6 +36,8 @@ MOST_COLUMNS = 24
 """Most checkpoints with a column; of more, the first, the last and evenly spaced ones are shown."""
 RESCORED = "-rescored"
 """Suffix of the evaluation that holds the verdicts of further grading presets."""
+_HELPERS = (RESCORED, "-quality")
+"""Suffixes of folders that hold no evaluation of a model: further verdicts, and checks of a run's questions."""
 # Restrict by benchmark: two benchmarks may use the same id for different questions.
 _ASKED = """artifact_key in (select i.input_key from artifact_inputs i join question_scores q
                 on q.artifact_key = i.artifact_key where i.input = 'responses' and q.benchmark = $benchmark)"""
@@ -53,6 +55,14 @@ _SHARES = f"""with shares as (
             select question_id, text from asked_questions where {_ASKED} union all
             select question_id, text from reference_questions) group by question_id)
     select f.question_id, t.text, f.domain, f.cells from moved f"""
+_TOTALS = """with shares as (
+        select question_id, iteration, sum(num_correct) / nullif(sum(num_samples), 0) as share
+        from question_scores where benchmark = $benchmark group by question_id, iteration),
+    moved as (select arg_min(share, iteration) as first, arg_max(share, iteration) as last from shares
+        group by question_id)
+    select map_from_entries(list((iteration, accuracy))) as accuracies,
+        (select count(*) from moved where last > first) as won, (select count(*) from moved where last < first) as lost
+    from (select iteration, avg(share) as accuracy from shares group by iteration)"""
 _VERDICTS = f"""with samples as (
         select question_id, sample_index, min((verdict = 'correct')::int) as low,
             max((verdict = 'correct')::int) as high, avg((verdict = 'correct')::int) as share
@@ -133,16 +143,18 @@ def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) ->
     label = benchmark if benchmark in names else (names[0] if names else "")
     if not label:
         nothing = Listing(rows=[], total=0, page=1)
-        return {"benchmarks": [], "benchmark": "", "checkpoints": [], "listing": nothing}
+        return {"benchmarks": [], "benchmark": "", "checkpoints": [], "listing": nothing, "totals": {}}
     iterations = lens.query(
         "select distinct iteration as n from question_scores where benchmark = ? order by 1", [label]
     )
     checkpoints = _spread([row["n"] for row in iterations])
     questions = _matching(lens, _SHARES, CHANGES.get(change, "true"), label, search, page)
     rows = [{**row, "cells": [row["cells"].get(each) for each in checkpoints]} for row in questions.rows]
+    (totals,) = lens.query(_TOTALS, {"benchmark": label})
     return {
         "benchmarks": names,
         "benchmark": label,
+        "totals": {**totals, "accuracies": [totals["accuracies"].get(each) for each in checkpoints]},
         "checkpoints": checkpoints,
         "listing": replace(questions, rows=rows),
     }
@@ -169,7 +181,7 @@ def listed(root: Path) -> list[dict[str, Any]]:
     rows = []
     for holder in list_evaluations(root):
         outcome, problem = _results(root / EVALUATIONS / holder.name / "results.json")
-        if outcome or not holder.name.endswith(RESCORED):
+        if outcome or not holder.name.endswith(_HELPERS):
             facts = {name: outcome.get(name, nothing) for name, nothing in _FACTS.items()}
             rows.append({"name": holder.name, "problem": holder.broken or problem, **facts})
     return rows

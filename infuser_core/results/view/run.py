@@ -1,68 +1,133 @@
-"""Contents of a run's page in the viewer and in reports: provenance, results, curves, time, iterations."""
+"""Contents of a run's page in the viewer and in reports: progress, verdict, charts, examples, time, provenance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from infuser_core.config.phase_table import Curve, Phase
+from infuser_core.config.phase_table import LOOP, Phase
+from infuser_core.config.run import RunConfig
 from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.outcome import results
-from infuser_core.store import runs
+from infuser_core.results.report.queries import flat
+from infuser_core.results.view.charts import charts
+from infuser_core.results.view.verdict import control_of, gains
+from infuser_core.store import lease, runs
+from infuser_core.store.journal import Journal
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.system import sealed
+from infuser_core.terminal import format_duration
 
 MOST_PARTS = 40
 """Most iterations that are listed; the latest are shown."""
+EXAMPLES = 3
+"""Number of best questions, of worst questions and of malformed texts on the page."""
+_PACE = 5
+"""Number of the latest iterations whose mean time gives the remaining time."""
 Curves = dict[str, Any]
-"""Data of a chart: `title`; `labels` of the runs; `columns`, the iterations and then each run's values or None."""
-_TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
-    sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
-    group by phase order by seconds desc"""
-_SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts where iteration >= 0 group by all"
+"""Data of a chart, see `Chart.to_json`."""
+_TIME = """select l.phase, count(*) as artifacts, sum(a.rows)::bigint as rows, sum(a.seconds) as seconds,
+    sum(a.seconds) / nullif(sum(sum(a.seconds)) over (), 0) as share
+    from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key
+    group by l.phase order by sum(a.seconds) desc, l.phase"""
+_EXAMPLES = """select q.question_id, q.text, q.choices, q.answer, s.score, s.status, s.solver_accuracy
+    from questions q left join scores s on s.question_id = q.question_id where q.phase = 'generate_questions'
+    qualify row_number() over (partition by q.text order by s.score desc nulls last, q.question_id) = 1
+    order by s.score desc nulls last, q.question_id"""
+_MALFORMED = """select rollout_id, malformed_reason, text from rollouts where phase = 'generate_questions'
+    and malformed_reason <> '' order by rollout_id limit $count"""
 
 
-def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> dict[str, Any]:
-    """Template variables of a run's page, optionally with the curves of other runs."""
+def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
+    """Template variables of a run's page."""
     state = state_of(root, name)
     record = dict(runs.read_run_or_empty(root, name))
+    return {
+        **live_parts(root, name, state, record.get("config", {})),
+        **verdict_parts(root, name, lens),
+        "facts": provenance(root, graph_of(lens.catalogue, name), record, state),
+        "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
+        "differing": without_defaults(record.get("config", {})),
+        "results": results(lens.query, name),
+        "charts": curves(lens, [name]),
+        "warnings": [],
+        "phases": lens.query(_TIME),
+        "examples": examples(root, name),
+    }
+
+
+def verdict_parts(root: Path, name: str, lens: Lens) -> dict[str, Any]:
+    """Template variables of the verdict: the gains of a run and of its control."""
+    control = control_of(root, name)
+    parts = {"name": name, "gains": gains(lens, name), "control": control, "control_gains": []}
+    if control:
+        with closing(Lens(Store(root), runs=[control])) as other:
+            parts["control_gains"] = gains(other, control)
+    return parts
+
+
+def live_parts(root: Path, name: str, state: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Template variables that change while the run is executed: state, progress and the list of iterations."""
     parts = progress.parts_of(root, name, state=state)
     return {
         "name": name,
         "state": state,
-        "facts": provenance(root, graph_of(lens.catalogue, name), record, state),
-        "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
-        "results": results(lens.query, name),
-        "charts": curves(lens, [name, *beside]),
+        "progress": run_progress(root, name, state, config),
         "parts": parts[-MOST_PARTS:],
         "earlier": len(parts[:-MOST_PARTS]),
-        "phases": lens.query(_TIME),
     }
+
+
+def run_progress(root: Path, name: str, state: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Progress of a run: `done` and `total` iterations, the current `stage`, time per iteration and remaining time."""
+    total = int(config.get("cotrain", {}).get("iterations", 0))
+    entries = Journal(root, name).last_attempt()
+    ends = {entry.iteration: entry.at for entry in entries if entry.phase in LOOP and entry.state != "failed"}
+    updates = [entry.iteration + 1 for entry in entries if entry.phase == Phase.UPDATE_SOLVER]
+    done, latest = max(updates, default=0), [ends[each] for each in sorted(ends)][-_PACE - 1 :]
+    is_running = state == "running"
+    pace = (latest[-1] - latest[0]) / (len(latest) - 1) if is_running and len(latest) > 1 else None
+    attempt = {} if is_running else runs.read_attempt(root, name)
+    return {
+        "done": done,
+        "total": total,
+        "stage": lease.current_stages(runs.runs_folder(root) / name).partition(",")[0] if is_running else "",
+        "pace": pace,
+        "remaining": format_duration(pace * (total - done)) if pace and total > done else "",
+        "took": format_duration(attempt["seconds"]) if "seconds" in attempt else "",
+    }
+
+
+def examples(root: Path, name: str, iteration: int | None = None) -> dict[str, Any]:
+    """Questions of one iteration (by default the latest that has them) with the highest and lowest influence, and
+    malformed texts; empty before the first questions."""
+    iterations = {each.iteration for each in Journal(root, name).latest() if each.phase == Phase.GENERATE_QUESTIONS}
+    scored = {each.iteration for each in Journal(root, name).latest() if each.phase == Phase.SCORE_INFLUENCE}
+    number = max(scored or iterations, default=None) if iteration is None else iteration
+    if number is None:
+        return {}
+    with closing(Lens(Store(root), runs=[name], iterations=[number])) as lens:
+        questions, malformed = lens.query(_EXAMPLES), lens.query(_MALFORMED, {"count": EXAMPLES})
+    measured = [row for row in questions if row["status"] == "scored"] or questions
+    worst = measured[EXAMPLES:][-EXAMPLES:][::-1]
+    return {"iteration": number, "best": measured[:EXAMPLES], "worst": worst, "malformed": malformed}
 
 
 def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
     """Charts of these runs over iterations; empty ones are left out."""
-    charts = []
-    statements = {curve.title: _statement(phase, curve) for phase in Phase if (curve := phase.facts.curve)}
-    for title, statement in {**statements, "Seconds per iteration": _SECONDS}.items():
-        rows = lens.query(statement)
-        points = {(row["run"], row["iteration"]): row["value"] for row in rows if row["value"] is not None}
-        iterations = sorted({iteration for _, iteration in points})
-        values = [[points.get((run, each)) for each in iterations] for run in names]
-        charts.append({"title": title, "labels": list(names), "columns": [list(map(float, iterations)), *values]})
-    return [one for one in charts if one["columns"][0]]
+    return [chart.to_json() for chart in charts(lens, {name: name for name in names})]
 
 
-def _statement(phase: Phase, curve: Curve) -> str:
-    """SQL of a phase's curve, from summaries of artifacts only: no table of rows is opened."""
-    number = f"try_cast(a.summary ->> '{curve.value}' as double)"
-    if curve.over:
-        number += f" / nullif(try_cast(a.summary ->> '{curve.over}' as double), 0)"
-    return f"""select l.run, l.iteration, avg({number}) as value from run_artifacts l
-        join artifacts a on a.artifact_key = l.artifact_key where l.phase = '{phase}' group by all"""
+def without_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a run that differ from the defaults, by dotted name; all if this version cannot read them."""
+    with suppress(ValueError):
+        config = RunConfig.model_validate(config).model_dump(mode="json", exclude_defaults=True)
+    return flat(config)
 
 
 def provenance(root: Path, graph: Graph, record: dict[str, Any], state: str) -> dict[str, str]:

@@ -33,7 +33,11 @@ class ViewSite:
 
     def page(self, template: str, /, **values: Any) -> HTMLResponse:
         """Render a template as an HTML response."""
-        return HTMLResponse(templates().get_template(template).render(**values))
+        return HTMLResponse(self.html(template, **values))
+
+    def html(self, template: str, /, **values: Any) -> str:
+        """Render a template."""
+        return templates().get_template(template).render(**values)
 
     def lens(
         self, names: Sequence[str] | None, *, iterations: Collection[int] | None = None, shelf: str = RUNS

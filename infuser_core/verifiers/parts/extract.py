@@ -16,13 +16,13 @@ general one.
 
 import re
 from collections import deque
+from typing import get_args
 
 from infuser_core.errors import ConfigError
+from infuser_core.schemas import Box
 from infuser_core.verifiers.parts.grading import Reason
 
-PRESETS = ("paper", "official", "strict-last", "phrase")
-"""`paper`: first boxed span, strict. `official`: the authors' extractors. `strict-last`: last closed box, own rules.
-`phrase`: like `strict-last`, but without a box an answer phrase counts."""
+PRESETS: tuple[str, ...] = get_args(Box)
 
 # Possessive quantifiers read a long run of backslashes only once.
 _TOKEN = re.compile(
