@@ -7,6 +7,7 @@ import re
 import pytest
 from launcher import Launcher, SmallRun
 
+from infuser_core.results.lineage.addresses import PAGES
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.markdown import (
     artifact_key,
@@ -105,7 +106,7 @@ def test_the_prefect_page_of_a_run_has_its_figures_a_row_per_iteration_and_every
     page = run_page(graph, [("Accuracy", "<svg/>")])
     assert "![Accuracy](data:image/svg+xml;base64,PHN2Zy8+)" in page
     assert f"](/view/runs/{graph.run})" in page
-    linked = re.findall(r"\(/artifacts/key/([a-z0-9-]+)\)", page)
+    linked = re.findall(rf"\({PAGES}/([a-z0-9-]+)\)", page)
     keys = {page_key(record.phase, record.iteration, record.key) for record in graph.records.values()}
     assert sorted(linked) == sorted(keys) and len(keys) == len(graph.records)
     assert page.count("\n| ") == 1 + len({record.iteration for record in graph.records.values()})
