@@ -86,8 +86,7 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
 
 def nest(key: str, value: Any) -> dict[str, Any]:
     """Values of a configuration in which a dotted key, such as `cotrain.iterations`, has this value."""
-    parents, _, last = key.strip().rpartition(".")
-    return nest(parents, {last: value}) if parents else {last: value}
+    return reduce(lambda inner, part: {part: inner}, reversed(key.strip().split(".")), value)
 
 
 def parse_override(text: str) -> dict[str, Any]:
