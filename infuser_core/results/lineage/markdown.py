@@ -39,10 +39,10 @@ def page_key(phase: str, iteration: int, key: str) -> str:
 
 def described(record: Record, run: str) -> str:
     """Description of an artifact below its title in Prefect's lists, which cut it: its main number comes first."""
-    curve = FACTS[record.phase].curve if record.phase in FACTS else None
+    curves = [curve.value for curve in FACTS[record.phase].curves] if record.phase in FACTS else []
     facts = sorted(
         ((name, value) for name, value in record.summary.items() if value != record.label),
-        key=lambda fact: (curve is None or fact[0] != curve.value, not isinstance(fact[1], int | float)),
+        key=lambda fact: (fact[0] not in curves[:1], not isinstance(fact[1], int | float)),
     )
     first, *others = [f"{name} {format_value(value)}" for name, value in facts[:_FACTS]] or [""]
     place = f"iteration {record.iteration}" if record.iteration >= 0 else ""
