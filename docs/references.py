@@ -1,7 +1,10 @@
-"""MkDocs hook that writes the site's home page and its references of commands, settings, tables and functions."""
+"""MkDocs hook that writes the site's home page, its references of commands, settings, tables and functions, and its
+formulas."""
 
 import ast
+import html
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -9,9 +12,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import messages
+import pypandoc
 import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -35,6 +40,8 @@ API = [
 """Modules that programs outside the project import."""
 ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff")
 """Files next to the README that the site also shows."""
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+"""A formula as pymdownx.arithmatex leaves it: inline in round brackets, displayed in square ones."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -51,6 +58,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in ROOT_PAGES:
         files.append(File.generated(config, name, content=root_page(name)))
     return files
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Replace the formulas of a page by MathML, which browsers show without a script."""
+    formulas = [(bracket, html.unescape(latex).strip()) for _, bracket, latex in FORMULA.findall(content)]
+    if not formulas:
+        return content
+    source = "\n\n".join(f"$${latex}$$" if bracket == "[" else f"${latex}$" for bracket, latex in formulas)
+    page_of_formulas = pypandoc.convert_text(source, "html", format="markdown", extra_args=["--mathml"])
+    rendered = iter(re.findall(r"<math.*?</math>", page_of_formulas, re.DOTALL))
+    shown = FORMULA.sub(lambda match: _frame(match[2], next(rendered)), content)
+    if next(rendered, None) is not None:
+        raise ValueError(f"{page.file.src_path}: a formula was rendered as several")
+    return shown
+
+
+def _frame(bracket: str, formula: str) -> str:
+    """A displayed formula in a box that scrolls if it is wider than the page; an inline one as it is."""
+    return f'<div class="formula">{formula}</div>' if bracket == "[" else formula
 
 
 def home() -> str:
@@ -100,8 +126,15 @@ def settings() -> str:
         lines += [f"\n## {prefix or 'The whole run'}\n", f"`{model.__name__}`: {inspect.getdoc(model)}", head]
         for name, field in model.model_fields.items():
             key = f"`{prefix.split(' ')[0]}.{name}`" if prefix else f"`{name}`"
-            lines.append(_row(key, f"`{_type(field)}`", _default(field), meanings.get(name, "")))
+            meaning = meanings.get(name) or _meaning_of_part(name, model, field)
+            lines.append(_row(key, f"`{_type(field)}`", _default(field), meaning))
     return "\n".join(lines)
+
+
+def _meaning_of_part(name: str, model: type[BaseModel], field: FieldInfo) -> str:
+    """The first sentence of a section's class: for the field that holds the section, or for its `type`."""
+    (part,) = [model] if name == "type" else _inner(field.annotation)
+    return (inspect.getdoc(part) or "").split("\n\n")[0]
 
 
 def _models(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -135,6 +168,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(field.default, BaseModel):
         return "as below"
     value = field.get_default(call_default_factory=True)
+    if isinstance(value, list) and any(isinstance(entry, BaseModel) for entry in value):
+        return f"{len(value)} entries"
     if value is None or value == "":
         return "null" if value is None else "empty"
     return f"`{value}`"

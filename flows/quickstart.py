@@ -1,5 +1,8 @@
 """`infuser quickstart`: run INFUSER and the fixed-generator control in parallel, and print both curves."""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import typer
@@ -16,11 +19,13 @@ from infuser_core.store.journal import Journal
 
 BASE = shipped.path_of("nano")
 CONTROL = shipped.path_of("ablation/fixed_generator")
+KEEP = "store.keep={full: 2, weights_every: 0}"
+"""Without it, the checkpoints of both runs take 800 MB. What is removed can be computed again, bit for bit."""
 
 
 def quickstart(*, iterations: int, seed: int) -> None:
     """Run INFUSER and the control in two one-thread processes over the same corpus, and print the results."""
-    changes = [f"cotrain.iterations={iterations}"]
+    changes = [f"cotrain.iterations={iterations}", KEEP]
     main = load([BASE], changes, seed=seed)
     control = load([BASE, CONTROL], changes, seed=seed)
     preflight(main)
@@ -32,7 +37,8 @@ def quickstart(*, iterations: int, seed: int) -> None:
         execute(main, main.run_name(), page=False)
         execute(control, control.run_name())
     else:
-        arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
+        options = [word for change in changes for word in ("--set", change)]
+        arguments = ["run", str(BASE), str(CONTROL), *options, "--seed", str(seed)]
         _run_in_parallel(main, arguments, log)
     runs.mark_latest(root, main.run_name())
     _summarise(root, main, control)
@@ -70,3 +76,19 @@ def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
         "Influence pays a generator for the dev set's topics and for right keys on them; a fixed one earns nothing."
     )
     typer.echo("The headroom is constructed; the report says how, and what drives the gain.")
+    typer.echo("\nnext:")
+    for line in _next_lines(main.run_name()):
+        typer.echo(f"  {line}")
+
+
+def _next_lines(run: str) -> list[str]:
+    """Commands to paste into the shell, which first activates the environment if it has no `infuser`."""
+    lines = [
+        "infuser result                # anchor against selected checkpoint",
+        "infuser view                  # questions, answers, scores and book pages in the browser",
+        f"infuser why {run}   # what was run, what came out, the best and the worst questions",
+        'infuser sql "select * from scores limit 5"',
+    ]
+    if shutil.which("infuser") is None:
+        lines.insert(0, f"source {os.path.relpath(sys.prefix)}/bin/activate")
+    return lines

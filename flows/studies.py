@@ -9,6 +9,8 @@ from typing import Any
 
 from flows.evaluate import EvaluationRequest, evaluate_plan
 from flows.execute import execute as execute_run
+from flows.execute import print_warning
+from flows.repair import repair_runs
 from infuser_core import settings
 from infuser_core.config import shipped
 from infuser_core.config.overlays import merge, validate
@@ -16,7 +18,7 @@ from infuser_core.cotrain.studies import selection
 from infuser_core.cotrain.studies.candidates import PAPER, NamedScore
 from infuser_core.cotrain.studies.gradients import GradientQuality
 from infuser_core.cotrain.studies.selection import SelectionArm
-from infuser_core.errors import UsageError
+from infuser_core.errors import PrunedError, UsageError
 from infuser_core.evaluation import generated
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.models import find_model
@@ -30,7 +32,7 @@ from infuser_core.results.report import charts, page
 from infuser_core.results.report.build import influence_curve
 from infuser_core.results.report.content import Report
 from infuser_core.results.report.quality import quality_section
-from infuser_core.store import runs
+from infuser_core.store import doctor, runs
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.system import durable
 from tasks.evaluation import Judge
@@ -194,12 +196,28 @@ def of_each(study: Callable[..., dict[str, Any]], inputs: Sequence[str], **optio
     for name in inputs:
         is_sweep = name.endswith((".yaml", ".yml"))
         names.extend([config.run_name() for config in sweeps.read_sweep(Path(name))] if is_sweep else [name])
-    studies = [study(run, **options) for run in names or [None]]
+    studies = [_study(study, run, **options) for run in names or [None]]
     if len(studies) == 1:
         return studies[0]
     table, (name, value) = next(each for each in _TABLES.items() if each[0] in studies[0])
     pooled = over_runs([(each["variant"], each[table]) for each in studies], name=name, value=value, first=PAPER)
     return {"iteration": options["iteration"], "pooled": pooled, "runs": studies}
+
+
+def _study(study: Callable[..., dict[str, Any]], run: str | None, **options: Any) -> dict[str, Any]:
+    """Run a study; checkpoints and gradients that it reads and retention removed are computed again first."""
+    restored: set[str] = set()
+    while True:
+        try:
+            return study(run, **options)
+        except PrunedError as error:
+            if error.key in restored:
+                raise
+            print_warning(f"{error.message}; it is computed again first, bit by bit the same")
+            root = settings.store_root()
+            keys = doctor.with_keys_to_restore(root, [error.key])
+            restored.update(keys)
+            repair_runs(root, [runs.find_run(root, run)], keys)
 
 
 def _arms(run: str | None, iteration: int, **size: Any) -> tuple[ScoredIteration, list[NamedScore], list[SelectionArm]]:

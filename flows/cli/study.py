@@ -129,9 +129,11 @@ def gradient_quality(
     Does its gradient follow the real effects of its questions?
     """
     from flows.studies import gradient_quality as study
+    from flows.studies import of_each
     from infuser_core.terminal import format_rows
 
-    results = study(run, iteration=iteration, documents=documents, batches=batches, answers=answers)
+    size = {"documents": documents, "batches": batches, "answers": answers}
+    results = of_each(study, [run] if run else [], iteration=iteration, **size)
     head = f"run {results['run']}, iteration {results['iteration']}: cosine with the gradient of real effects"
     show(results, f"{head}\n{format_rows(results['rows'])}", as_json=as_json)
 

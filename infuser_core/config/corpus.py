@@ -147,9 +147,14 @@ class ChunkSettings(Settings):
     """Settings of chunking, which splits books at headings into chunks of T_min to T_max tokens."""
 
     mode: Literal["offsets", "langchain"] = "offsets"
+    """Splitter of long sections. With `offsets`, each chunk is an exact slice of the book; `langchain` is the paper's
+    splitter, which rewrites white space, so that some chunks have no place in the book."""
     min_tokens: int = Field(default=200, ge=0, le=100_000_000)
+    """T_min: a section with fewer tokens is too short to ask about, and is treated as `small_sections` says."""
     max_tokens: Tokens = 2048
+    """T_max: a longer section is cut. Prompts must hold it: keep it below `cotrain.prompt_tokens`."""
     small_sections: Literal["merge", "drop"] = "merge"
+    """Treatment of a section below `min_tokens`: joined with its neighbour (`merge`), or left out (`drop`)."""
     tokenizer: TokenizerSource | None = None
     """Model whose tokenizer counts tokens, or `rules`; null takes the run's anchor, its pre-trained base model."""
 

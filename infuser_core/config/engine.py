@@ -36,9 +36,15 @@ class EngineSettings(Settings):
     """Hardware and programs on which the models run."""
 
     sampler: Literal["hf", "vllm", "fake"] = "hf"
+    """Program that samples text: `hf` (transformers, in this process), `vllm` (separate processes on GPUs), or `fake`
+    (canned text, for tests)."""
     trainer: Literal["local", "deepspeed", "fake"] = "local"
+    """Program that computes gradients and steps: `local` (one process), `deepspeed` (several ranks), or `fake` (for
+    tests)."""
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    """Number format of the computation. The trainer's own weights and AdamW's state are always at least `float32`."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the models run; `auto` takes the GPU if there is one."""
     threads: int = Field(default=1, gt=0, le=4096)
     """CPU threads of one process."""
     token_budget: Tokens | Literal["auto"] = 16384

@@ -13,6 +13,7 @@ class LossSettings(Settings):
     """Constants of the loss (eq:unified_obj), and options of the preset; null leaves an option to the preset."""
 
     clip_low: float = Field(default=0.2, gt=0, le=1e6)
+    """Lower clip of the importance ratio: the ratio counts from 1 - clip_low."""
     clip_high: float = Field(default=0.2, gt=0, le=1e6)
     """Upper clip of the importance ratio, whose range is 1 - clip_low to 1 + clip_high (DAPO: 0.2 and 0.28)."""
     tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)

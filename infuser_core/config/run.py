@@ -35,8 +35,11 @@ class SamplingSettings(Settings):
     """Sampling of responses in evaluation."""
 
     temperature: float = Field(default=0.7, ge=0, le=1000)
+    """Sampling temperature; 0 always takes the most probable token."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Samples only from the most probable tokens that together reach this probability; 1 for all."""
     top_k: int = Field(default=-1, ge=-1, le=100_000_000)
+    """Samples only from this number of most probable tokens; -1 or 0 for all."""
 
 
 class RolloutSampling(Settings):
@@ -68,8 +71,11 @@ class QuestionSettings(Settings):
     """Rules for a valid generated question."""
 
     min_choices: int = Field(default=4, ge=2, le=10)
+    """Fewest choices of a valid question."""
     max_choices: int = Field(default=8, ge=2, le=10)
+    """Most choices of a valid question."""
     choice_order: Literal["shuffled", "as_written"] = "shuffled"
+    """Order in which the solver sees the choices. `shuffled` keeps a generator from teaching the place of the key."""
     labeller: str = ""
     """`package.module:name` of a function that labels generated questions, for the report only."""
     oracle: str = ""
@@ -108,12 +114,17 @@ class CotrainSettings(Settings):
     group_size: int = Field(default=8, ge=2, le=10_000)
     """Questions per document, and answers per question (n)."""
     prompt_tokens: Tokens = 4096
+    """Length limit of a prompt, tokens, for both roles. A document with a longer prompt gives no question."""
     generator_tokens: Tokens = 8192
+    """Length limit of the generator's text, tokens, its reasoning included."""
     solver_tokens: Tokens = 8192
+    """Length limit of a solver's response, tokens, in training and validation."""
     sampling: RolloutSampling = RolloutSampling()
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
     influence: Influence = "preconditioned_cosine"
+    """Form of the score: cosine or dot product of the dev gradient with AdamW's step on the question
+    (`preconditioned_`), or with the question's plain gradient."""
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: Annotated[AdapterSettings | None, Mark.NEUTRAL_IN_KEYS] = None
     """Adapters that both roles train on top of the anchor; null trains all weights."""
@@ -221,6 +232,7 @@ class EvaluateSettings(Settings):
     """Selected checkpoint: `best` takes the highest validation accuracy, the earliest of equals; `within_noise` takes
     the earliest that is lower by less than one standard error of the paired difference."""
     benchmarks: list[BenchmarkSettings] = Field(default=[])
+    """Benchmarks that the anchor and the selected checkpoint answer after training."""
 
     @model_validator(mode="after")
     def _check_labels(self) -> "EvaluateSettings":
@@ -256,9 +268,11 @@ class RunConfig(Settings):
     variant: str = Field(default="", pattern=r"^[a-z0-9-]*$", max_length=100)
     """Short name of the variant, set by overlays, e.g. `fixed-generator`."""
     seed: Seed = 42
+    """Seed of every random draw of the run: two runs with the same settings and seed have the same rows."""
     prompts: FilePath = "paper"
     """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
     anchor: AnchorSource
+    """The model from which both roles, generator and solver, start."""
     data: DataSettings
     corpus: CorpusSettings
     cotrain: CotrainSettings

@@ -94,10 +94,12 @@ class NanoQuestions(Settings):
 
     type: Literal["nano"] = "nano"
     split: Literal["train", "dev", "validation", "test"]
+    """Part of the world's questions. `train`, `dev`, `validation` and `test` share no question."""
     topics: Literal["target", "transfer", "problems", "programs"] | list[str] = "target"
     """Topics: the world's `target`, its other topics (`transfer`), or a list of names, all with choices; or free-form
     `problems` or `programs` of the wide world."""
     size: Rows
+    """Number of questions to draw."""
     world: World = "basic"
     """Micro-world of the questions, a module in `infuser_core/nano/worlds`."""
 
@@ -145,6 +147,7 @@ class BenchmarkQuestions(Settings):
 
     type: Literal["benchmarks"]
     quotas: list[Quota] = Field(default=PAPER_QUOTAS, min_length=1)
+    """Number of questions from each benchmark."""
     seed: Seed = 42
     """Seed of the sample, independent of the run's seed."""
     leak_free: bool = False

@@ -1,8 +1,11 @@
 """A study of one run is that run's; of several it is each, with means over them beside the paper's score."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from care_tools import copy_run
+from launcher import Launcher, SmallRun
 
 from flows.studies import of_each
 from infuser_core.cotrain.studies.candidates import PAPER
@@ -25,3 +28,11 @@ def test_several_runs_have_means_and_are_all_there():
     paper, other = found["pooled"]
     assert (paper["name"], paper["mean"]) == (PAPER, pytest.approx(0.6))
     assert (other["name"], other["mean"]) == ("random", pytest.approx(0.4))
+
+
+def test_a_gradient_that_retention_removed_is_computed_again(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    store = copy_run(small_run, tmp_path / "store")
+    assert launch("gc", "--apply", "--keep-full", "1", store=store).code == 0
+    ended = launch("study", "prediction", "small", "--questions", "2", "--answers", "2", store=store)
+    assert ended.code == 0, ended.err
+    assert "was pruned by gc" in ended.err and "dev_gradient" in ended.told and "preconditioned_cosine" in ended.out

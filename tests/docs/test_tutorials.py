@@ -19,10 +19,17 @@ from infuser_core.nano import world
 from infuser_core.nano.lab import anchor_path
 from infuser_core.store.views import TABLES
 
-TUTORIALS = re.findall(
-    r"\w[\w-]*\.md", (ROOT / "mkdocs.yml").read_text().split("- Tutorials:")[1].split("- How to:")[0]
-)
+# Commands of the page on deployment have a test of their own.
+TUTORIALS = [
+    path.name
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    if path.name != "deploy.md" and "```bash" in path.read_text()
+]
 PAGES = ["README.md", *(f"docs/{name}" for name in TUTORIALS)]
+# test_printed_outputs.py runs them in a shell.
+PRINTED = {"README.md"} | {
+    f"docs/{name}.md" for name in ("first-hour", "my-books", "first-settings", "costs", "troubleshooting")
+}
 BLOCK = re.compile(r"^(?:<!-- (run|not run: [^\n]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -35,9 +42,8 @@ def blocks(page: str) -> list[tuple[str, str]]:
 def run(page: str, launch: Launcher, *, store: Path, folder: Path) -> list[str]:
     """Output of every command that the page marks to be run, in order."""
     said = []
-    # The name that the quickstart's run has.
     for line in [line for mark, code in blocks(page) if mark == "run" for line in code.splitlines()]:
-        ended = launch(*shlex.split(line.replace("nano-s42", "small"))[1:], store=store, folder=folder)
+        ended = launch(*shlex.split(line)[1:], store=store, folder=folder)
         assert ended.code == 0, f"{line}: {ended.err}"
         said.append(ended.out + ended.told)
     return said
@@ -53,7 +59,7 @@ def test_every_block_is_marked(page: str):
     assert marks and all(marks)
 
 
-@pytest.mark.parametrize("page", sorted({*PAGES} - {"docs/my-books.md", "docs/my-model.md"}))
+@pytest.mark.parametrize("page", sorted({*PAGES} - PRINTED - {"docs/my-model.md"}))
 def test_the_blocks_work_on_a_finished_run(launch: Launcher, small_run: SmallRun, tmp_path: Path, page: str):
     """In a folder with the examples, a model, a file of questions, and one that could hold a store."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -70,15 +76,8 @@ def test_the_blocks_work_on_a_finished_run(launch: Launcher, small_run: SmallRun
 
 @pytest.mark.parametrize("name", sorted({*TUTORIALS} - {"my-model.md"}))
 def test_a_tutorial_is_short(name: str):
-    assert len((ROOT / "docs" / name).read_text(encoding="utf-8").split()) <= 360
-
-
-def test_three_chapters_of_ones_own(launch: Launcher, tmp_path: Path):
-    """The nano model cannot read them, and the run says so."""
-    (tmp_path / "chapters").symlink_to(ROOT / "examples" / "my_books" / "chapters")
-    said = run("docs/my-books.md", launch, store=tmp_path / "store", folder=tmp_path)
-    assert re.search(r"valid 0%.*no question in \d+ texts: prompt_too_long", said[-2])
-    assert "prompt_too_long" in said[-1]
+    text = BLOCK.sub("", (ROOT / "docs" / name).read_text(encoding="utf-8"))
+    assert len(text.split()) <= 800
 
 
 def test_the_site_builds_strictly_and_its_references_are_whole(tmp_path: Path):
@@ -88,7 +87,7 @@ def test_the_site_builds_strictly_and_its_references_are_whole(tmp_path: Path):
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     names = ("commands", "tables", "configurations")
@@ -98,6 +97,8 @@ def test_the_site_builds_strictly_and_its_references_are_whole(tmp_path: Path):
     words = [command.name or command.callback.__name__ for command in app.registered_commands if not command.hidden]
     assert words and [name for name in words if f'id="infuser-{name}"' not in page["commands"]] == []
     settings = (tmp_path / "reference" / "settings" / "index.html").read_text()
+    assert "<td></td>\n</tr>" not in settings, "a setting without a meaning"
+    assert "<math" in (tmp_path / "method" / "index.html").read_text()
     for key in ("cotrain.group_size", "corpus.chunk", "engine.token_budget", "data.dev", "store.keep.weights_every"):
         assert key in settings
     assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="https?://(?!github|squidfunk)', settings)
