@@ -40,6 +40,8 @@ def list_runs(as_json: AsJson = False) -> None:
     ]
     if rows or as_json:
         show([asdict(summary) for summary in summaries], lambda: format_rows(rows, width=100), as_json=as_json)
+    elif not damage:
+        typer.echo(f"no runs yet in {settings.store_root()}: start one with `infuser run nano`", err=True)
     for error in damage:
         raise error
 

@@ -144,7 +144,10 @@ def _start(
 
         typer.echo(describe_result(settings.store_root(), name), err=as_json)
     else:
-        typer.echo(f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it")
+        from infuser_core.results.lineage.outcome import describe_warnings
+
+        end = f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it"
+        typer.echo("\n".join([end, *describe_warnings(settings.store_root(), name)]))
 
 
 def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, verbose: bool, as_json: bool) -> None:
