@@ -174,7 +174,7 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     page.press(name)
 
     page.until("document.body.innerText.includes('Upstream pages')")
-    assert "Generated questions, iteration 1" in page.text()
+    page.until("document.body.innerText.includes('Generated questions, iteration 1')")
     page.photograph(shots / "2-artifact.png")
     above = graph.records[sources["generator"]]
     upstream = f"{PAGES}/{page_key(above.phase, above.iteration, above.key)}"
