@@ -40,7 +40,7 @@ def written(rows: dict[str, list[tuple[object, ...]]], **options: object) -> tup
 
 
 def test_the_whole_run_is_told():
-    text, html = written(whole_run(), compare_with="other", notes=["the headroom is constructed", "second"])
+    text, html = written(whole_run(), compare_with="other")
     assert "| gpqa\\_diamond | 25.0% | 20.0% to 50.0% | 45.0% | 20.0% to 50.0% | +20.0 | 198 | 5 | 3 |" in text
     assert "| gpqa\\_diamond | 198 | 198 | 100.0% |" in text, "what the choice of the checkpoint had seen"
     assert "| 1 | 40.0% | 10.0% | 3.0% |  |" in text, "how far a candidate is behind"
@@ -52,7 +52,7 @@ def test_the_whole_run_is_told():
     assert "| textbooks offered | dropped | no free licence | 1 |" in text
     assert "| chunks judged by size | dropped | other reasons | 8 |" in text
     assert "| r | update\\_solver | 1 | 2.0 | 5.0 | 0.0 |" in text
-    assert "- the headroom is constructed" in text and "right keys" not in text
+    assert "right keys" not in text
     assert html.count("<svg") == 17
 
 
@@ -78,7 +78,7 @@ def test_groups_that_are_not_finite_are_counted_by_phase():
 
 def test_no_section_is_empty():
     text, html = written({}, compare_with="other")
-    assert text == "# INFUSER run r\n" and "<h2>" not in html and "<svg" not in html
+    assert text == "# Run r\n" and "<h2>" not in html and "<svg" not in html
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_any_view_may_be_empty(views: list[str]):
 
 
 def test_hostile_text_is_shown_and_never_run():
-    text, html = written(whole_run(HOSTILE), notes=[HOSTILE])
+    text, html = written(whole_run(HOSTILE))
     found = elements(html)
     assert not found.tags & {"script", "img", "iframe", "object", "link"}
     assert not {name for name, _ in found.attributes if name.startswith("on")}

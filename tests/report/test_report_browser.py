@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from browser import COMPLAINTS, Watched, chromium, watched
 from report_runs import HOSTILE, three_runs
@@ -35,7 +36,7 @@ def tab(tmp_path: Path) -> Iterator[Watched]:
 def opened(tab: Watched, path: Path, theme: str) -> None:
     tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
     tab.open(path.as_uri())
-    tab.until("document.readyState == 'complete' && document.querySelectorAll('.plot canvas').length > 2")
+    tab.until("document.readyState == 'complete'")
     tab.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
 
 
@@ -60,7 +61,7 @@ def test_details_come_after_six_screens_at_most_and_nothing_overflows(
 ):
     tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
     tab.open(pages[kind].as_uri())
-    tab.until("document.querySelectorAll('.plot canvas').length > 2")
+    tab.until("document.readyState == 'complete'")
     assert tab.value("[...document.querySelectorAll('h2')].at(-1).textContent") == "Details"
     assert tab.value("[...document.querySelectorAll('h2')].at(-1).getBoundingClientRect().top") < 6000
     assert tab.value("document.documentElement.scrollWidth") <= width
@@ -114,6 +115,19 @@ def test_the_page_prints_whole(tab: Watched, pages: dict[str, Path], tmp_path: P
     tab.ask("Emulation.setEmulatedMedia", media="print")
     assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.value("[...document.querySelectorAll('.scroll')].every(e => e.scrollHeight <= e.clientHeight + 1)")
+
+
+def test_the_report_of_a_run_prints_on_two_pages(tab: Watched, pages: dict[str, Path], tmp_path: Path):
+    tab.open(pages["single"].as_uri())
+    tab.until("document.readyState == 'complete'")
+    printed = base64.b64decode(tab.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
+    Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path, "single.pdf").write_bytes(printed)
+    document = pypdfium2.PdfDocument(printed)
+    assert len(document) <= 2
+    text = "".join(page.get_textpage().get_text_range() for page in document)
+    for heading in ("Result", "Curves", "What the generator wrote", "Limits", "Reproduce"):
+        assert heading in text
+    assert "Details" not in text
 
 
 def contrast(first: str, second: str) -> float:

@@ -117,5 +117,6 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
 
 
 def reported(query: Query, *, run: str = "r", **options: Any) -> Report:
-    """The report of one run over these views."""
-    return outline.run_report(query, ReportRun(run=run, variant=run, seed=0, leaves={}), **options)
+    """The details of one run over these views, as a report."""
+    details = outline.details(query, ReportRun(run=run, variant=run, seed=0, leaves={}), **options)
+    return Report(title=f"Run {run}", sections=details)

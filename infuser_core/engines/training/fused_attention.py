@@ -9,7 +9,8 @@ Shapes: _T flat tokens, _K gathered keys, heads, D head size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -135,12 +136,18 @@ def _run_layout(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torc
     return [each.detach().double() for each in (output, *(operand.grad for operand in operands)) if each is not None]
 
 
+@cache
+def _has_grouping(kernel: Callable[..., object]) -> bool:
+    return "enable_gqa" in signature(kernel).parameters
+
+
 def _torch_kernel(query: Tensor, key: Tensor, *operands: Any, scaling: float, window: int | None) -> Tensor:
     """Run torch's variable-length attention kernel. Raises ImportError if torch has none."""
     from torch.nn.attention.varlen import varlen_attn
 
     sizes = (-1, 0) if window is None else (window - 1, 0)
-    is_grouped = query.shape[1] != key.shape[1]
-    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, enable_gqa=is_grouped)
+    # The kernel of torch 2.11, which accelerators use with vLLM 0.26, accepts grouped heads without this argument.
+    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _has_grouping(varlen_attn) else {}
+    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, **grouped)
     assert isinstance(output, Tensor)
     return output

@@ -9,14 +9,12 @@ from typing import Any
 
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
-from infuser_core.evaluation.anchors import anchor_notes
-from infuser_core.results.report import charts, outline, page
+from infuser_core.results.report import charts, front, outline, page
 from infuser_core.results.report.charts import ChartSeries
 from infuser_core.results.report.content import Report
-from infuser_core.results.report.queries import report_runs
+from infuser_core.results.report.queries import report_run, report_runs
 from infuser_core.results.view.questions import MEASURED, SCORED
-from infuser_core.results.view.run import curves as run_curves
-from infuser_core.results.view.run import run_page
+from infuser_core.results.view.verdict import control_of
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
@@ -24,8 +22,6 @@ from infuser_core.store.views import Lens
 from infuser_core.system import durable
 from infuser_core.terminal import format_rows
 
-MOST_LINES = 12
-"""Most runs with a line in the first charts of a page about several runs."""
 MOST_QUESTIONS = 2000
 """Most questions in the table of a run's page, which keeps it below 5 MB."""
 _QUESTIONS = f"""
@@ -36,25 +32,32 @@ _QUESTIONS = f"""
 def write_report(
     root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
 ) -> Path:
-    """Write a run's report; optionally add another run's curve, a copy at `html` and charts in the folder `figures`."""
+    """Write a run's report, next to `compare_with` or else to its control, if the store has one.
+
+    Optionally also write a copy at `html` and the charts into the folder `figures`.
+    """
     raw = runs.read_config(root, name)
-    others = [compare_with] if compare_with else []
+    control = compare_with or control_of(root, name)
     checks = newest_checks(root, [name])
-    with closing(Lens(Store(root), runs=[name, *others])) as lens, closing(Lens(Store(root), runs=[name])) as run_lens:
-        document = outline.run_report(
-            lens.query,
-            report_runs({name: raw})[0],
-            compare_with=compare_with,
-            notes=_notes(RunConfig.model_validate(raw), lens, name),
-            quality_facts=json.loads(checks[name].read_text(encoding="utf-8")) if checks else None,
+    names = [name, *([control] if control else [])]
+    described = [report_run(each, runs.read_config(root, each)) for each in names]
+    with closing(Lens(Store(root), runs=names)) as lens, closing(Lens(Store(root), runs=[name])) as run_lens:
+        quality_facts = json.loads(checks[name].read_text(encoding="utf-8")) if checks else None
+        document = front.report(
+            lens,
+            run_lens,
+            described,
+            config=RunConfig.model_validate(raw),
+            details=outline.details(
+                lens.query, report_runs({name: raw})[0], compare_with=control, quality_facts=quality_facts
+            ),
         )
-        facts = {**run_page(root, name, run_lens), "charts": run_curves(lens, [name, *others])}
         questions = run_lens.query(_QUESTIONS, [MOST_QUESTIONS])
         total = run_lens.query("select count(*) as n from questions")[0]["n"]
     folder = runs.report_folder(root, name)
     path = folder / "report.html"
     durable.write(folder / "report.md", page.markdown(document))
-    durable.write(path, page.render(document, run=facts, questions=questions, total=total))
+    durable.write(path, page.render(document, questions=questions, total=total))
     if figures is not None:
         save_figures(document, figures)
     if html is not None:
@@ -65,7 +68,7 @@ def write_report(
 def save_figures(report: Report, folder: Path) -> list[Path]:
     """Write every chart of a report as SVG and PNG on a white background, named after its content; return the paths."""
     saved = []
-    for figure in (one for section in report.sections for one in section.figures):
+    for figure in (one for section in report.all_sections for one in section.figures):
         for ending, content in (("svg", charts.svg(figure, themed=False)), ("png", charts.png(figure))):
             saved.append(folder / f"{figure.name}.{ending}")
             durable.write(saved[-1], content)
@@ -77,8 +80,7 @@ def write_several(root: Path, names: Sequence[str], *, html: Path, figures: Path
     with closing(Lens(Store(root), runs=names)) as lens:
         configs = {name: runs.read_config(root, name) for name in names}
         document = outline.runs_report(lens.query, report_runs(configs), checks=newest_checks(root, names))
-        lines = run_curves(lens, names[:MOST_LINES])
-    durable.write(html, page.render(document, charts=lines))
+    durable.write(html, page.render(document))
     return [html, *(save_figures(document, figures) if figures is not None else [])]
 
 
@@ -87,18 +89,6 @@ def comparison_page(root: Path, name: str, other: str) -> Path:
     path = runs.report_folder(root, name) / "report.html"
     has_new = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
     return write_report(root, name, compare_with=other) if has_new or not path.exists() else path
-
-
-def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
-    notes = list(anchor_notes(config.anchor))
-    zeros = lens.query("select iteration from gradients where run = ? and norm = 0 order by iteration", [name])
-    if zeros:
-        first = zeros[0]["iteration"]
-        notes.append(
-            f"Dev signal exhausted in {len(zeros)} iterations, first in iteration {first}: every dev group had zero "
-            "variance, so scores are 0 and the generator's update was skipped there."
-        )
-    return notes
 
 
 def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:

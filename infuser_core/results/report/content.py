@@ -51,10 +51,20 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report: a title and sections."""
+    """A report: a first page that one would print or send, and details."""
 
     title: str
     sections: list[ReportSection]
+    """Details."""
+    summary: Sequence[str] = ()
+    """Sentences under the title."""
+    front: Sequence[ReportSection] = ()
+    """Sections of the first page."""
+
+    @property
+    def all_sections(self) -> list[ReportSection]:
+        """Sections of the first page, then details."""
+        return [*self.front, *self.sections]
 
 
 def table(
@@ -123,6 +133,11 @@ def percent(value: object) -> str:
 def points(value: object) -> str:
     """Format a difference of shares in percentage points, with its sign."""
     return f"{100 * value:+.1f}" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
+
+
+def signed(value: object) -> str:
+    """Format a number with its sign and three decimals."""
+    return f"{value:+.3f}" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
 
 
 def interval(ends: Sequence[object], show: Callable[[object], str] = percent) -> str:

@@ -26,6 +26,7 @@ from infuser_core.results.report.queries import (
     Builder,
     ReportRun,
     differing,
+    filled,
     literal,
     rows_by,
     runs_sql,
@@ -33,22 +34,20 @@ from infuser_core.results.report.queries import (
     short,
     spread_series,
     variants,
-    with_sql,
 )
 
 MOST_CHARTS, MOST_TICKS = 6, 8
 """Most settings with a chart (the table has all), and most values marked on the axis of a chart."""
 
 
-def run_report(
+def details(
     query: Query,
     report_run: ReportRun,
     *,
     compare_with: str | None = None,
-    notes: Sequence[str] = (),
     quality_facts: Mapping[str, Any] | None = None,
-) -> Report:
-    """The report of one run, optionally with another's curve; `quality_facts`: checks of `infuser report quality`."""
+) -> list[ReportSection]:
+    """Details of one run, optionally with another's curve; `quality_facts`: checks of `infuser report quality`."""
     run = report_run.run
     other = [ReportRun(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
 
@@ -57,7 +56,6 @@ def run_report(
 
     builders: tuple[Builder, ...] = (
         alone(headline),
-        lambda _, __: ReportSection(title="Notes", lines=[text(note) for note in notes]),
         lambda query, runs: training.validation(query, [*runs, *other]),
         alone(selection),
         evaluations.categories,
@@ -67,24 +65,15 @@ def run_report(
         alone(corpus.mixture),
         alone(corpus.corpus),
     )
-    return Report(title=f"INFUSER run {text(run)}", sections=_filled(query, [report_run], builders))
-
-
-def _filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]) -> list[ReportSection]:
-    """Build the sections for these runs; empty ones are left out."""
-    sections = [with_sql(query, runs, build) for build in builders]
-    return [one for one in sections if any((one.lines, one.figures, one.tables))]
+    return filled(query, [report_run], builders)
 
 
 def runs_report(
     query: Query, runs: Sequence[ReportRun], *, checks: Mapping[str, Path] = MappingProxyType({})
 ) -> Report:
     """The report of several runs; `checks` are files of `infuser report quality` by run."""
+    front: tuple[Builder, ...] = (_runs_section, differences, evaluations.benchmarks, training.validation)
     builders: tuple[Builder, ...] = (
-        _runs_section,
-        training.validation,
-        evaluations.benchmarks,
-        differences,
         evaluations.categories,
         sweeps,
         *_TRAINING,
@@ -92,7 +81,7 @@ def runs_report(
     )
     count = len(variants(runs))
     title = f"INFUSER: {len(runs)} runs, {count} variant{'s' * (count != 1)}"
-    return Report(title=title, sections=_filled(query, runs, builders))
+    return Report(title=title, front=filled(query, runs, front), sections=filled(query, runs, builders))
 
 
 _TRAINING: tuple[Builder, ...] = (
@@ -134,7 +123,7 @@ def headline(query: Query, run: str) -> ReportSection:
     selected = selected_iteration(query, run)
     lines = [] if selected is None else [f"The selected checkpoint is that of iteration {selected}."]
     tables = [table("Accuracy on the benchmarks", rows, formats)] if rows else []
-    return ReportSection(title="Result", lines=lines, tables=tables)
+    return ReportSection(title="Benchmarks", lines=lines, tables=tables)
 
 
 def selection(query: Query, run: str) -> ReportSection:

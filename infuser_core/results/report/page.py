@@ -2,12 +2,11 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import resources
 from textwrap import dedent
-from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -18,26 +17,18 @@ from infuser_core.results.report import charts as drawings
 from infuser_core.results.report.charts import Row
 from infuser_core.results.report.content import Report, ReportSection, ReportTable
 
-OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
-"""Sections that are open when the page loads."""
 
-
-def render(
-    report: Report,
-    *,
-    run: Mapping[str, Any] | None = None,
-    charts: Sequence[Mapping[str, Any]] = (),
-    questions: Sequence[Row] = (),
-    total: int = 0,
-) -> str:
-    """Render the HTML page; `questions`, of `total` in the run, become a searchable table."""
-    alive = ["uPlot.iife.min.js", "view.js"] if run or charts or questions else []
-    texts = map(_asset, alive)
-    scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts}
-    return _environment().get_template("report.html").render(
-        report=report, style=style(), run=run, charts=charts, questions=questions, total=total, scripts=scripts,
-        live=False, open=OPEN,
-    )  # fmt: skip
+def render(report: Report, *, questions: Sequence[Row] = (), total: int = 0) -> str:
+    """Render the HTML page; `questions`, of `total` in the run, become a searchable table, which is not printed."""
+    scripts = {}
+    if questions:
+        script = _asset("view.js")
+        scripts = {Markup(script): f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"}
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(report=report, style=style(), questions=questions, total=total, scripts=scripts)
+    )
 
 
 def _asset(name: str) -> str:
@@ -57,7 +48,7 @@ def _environment() -> Environment:
 
 def style() -> Markup:
     """The style sheet of all pages."""
-    return Markup("\n".join(_asset(name) for name in ("page.css", "uPlot.min.css", "view.css")))
+    return Markup("\n".join(_asset(name) for name in ("page.css", "view.css")))
 
 
 def _code(line: str) -> Markup:
@@ -70,7 +61,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 def markdown(report: Report) -> str:
     """Render the report as Markdown, without the charts: their numbers are in the tables."""
-    return "\n\n".join([f"# {escape(report.title)}", *(_section(section) for section in report.sections)]) + "\n"
+    sections = [_section(section) for section in report.all_sections]
+    return "\n\n".join([f"# {escape(report.title)}", *map(escape, report.summary), *sections]) + "\n"
 
 
 def escape(text: str) -> str:

@@ -160,6 +160,12 @@ def with_sql(query: Query, runs: Sequence[ReportRun], build: Builder) -> ReportS
     return replace(section, sql=list(statements))
 
 
+def filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]) -> list[ReportSection]:
+    """Build sections about these runs; empty ones are left out."""
+    sections = [with_sql(query, runs, build) for build in builders]
+    return [one for one in sections if any((one.lines, one.figures, one.tables))]
+
+
 BAND = "Line: mean over seeds; band: smallest to largest seed."
 SPREAD = ("mean", "sd over seeds", "smallest", "largest")
 

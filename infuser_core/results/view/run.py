@@ -1,6 +1,6 @@
 """Contents of a run's page in the viewer and in reports: progress, verdict, charts, examples, time, provenance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.outcome import results
+from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report.queries import flat
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.verdict import control_of, gains
@@ -29,8 +30,6 @@ EXAMPLES = 3
 """Number of best questions, of worst questions and of malformed texts on the page."""
 _PACE = 5
 """Number of the latest iterations whose mean time gives the remaining time."""
-Curves = dict[str, Any]
-"""Data of a chart, see `Chart.to_json`."""
 _TIME = """select l.phase, count(*) as artifacts, sum(a.rows)::bigint as rows, sum(a.seconds) as seconds,
     sum(a.seconds) / nullif(sum(sum(a.seconds)) over (), 0) as share
     from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key
@@ -54,8 +53,8 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "differing": without_defaults(record.get("config", {})),
         "results": results(lens.query, name),
-        "charts": curves(lens, [name]),
-        "warnings": [],
+        "charts": [chart.to_json() for chart in charts(lens, {name: name})],
+        "warnings": run_warnings(lens, name),
         "phases": lens.query(_TIME),
         "examples": examples(root, name),
     }
@@ -116,11 +115,6 @@ def examples(root: Path, name: str, iteration: int | None = None) -> dict[str, A
     measured = [row for row in questions if row["status"] == "scored"] or questions
     worst = measured[EXAMPLES:][-EXAMPLES:][::-1]
     return {"iteration": number, "best": measured[:EXAMPLES], "worst": worst, "malformed": malformed}
-
-
-def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
-    """Charts of these runs over iterations; empty ones are left out."""
-    return [chart.to_json() for chart in charts(lens, {name: name for name in names})]
 
 
 def without_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
