@@ -253,15 +253,11 @@ def view(
     """Open web pages: runs, curves, questions and their history."""
     import webbrowser
 
-    from flows.deployment import record_viewer
     from infuser_core.results.view.app import serve
 
-    root = settings.store_root()
-
     def announce(address: str) -> None:
-        record_viewer(root, address)
         typer.echo(address)
         if not no_browser:
             webbrowser.open(address)
 
-    serve(root, port=port, announce=announce)
+    serve(settings.store_root(), port=port, announce=announce)
