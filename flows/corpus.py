@@ -27,7 +27,7 @@ from tasks.stage import subflow
 from tasks.textbooks import retry_unfinished
 
 
-@subflow("build-corpus")
+@subflow("build-corpus", "document pool of {run}")
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """Build a run's pool from catalogues or read the configured pool, without documents that the audits drop."""
     place = current_run(run).config.corpus.pool

@@ -11,7 +11,7 @@ from tasks.run import current_run
 from tasks.stage import if_stored, subflow
 
 
-@subflow("cotrain")
+@subflow("cotrain", "co-training of {run}")
 def cotrain(
     run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactRef
 ) -> tuple[dict[int, ArtifactRef], dict[int, ArtifactRef]]:

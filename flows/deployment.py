@@ -1,5 +1,6 @@
 """Prefect servers: find a running one, start one (`infuser serve`), and serve the deployment of full runs."""
 
+import base64
 import fcntl
 import json
 import os
@@ -14,17 +15,18 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import typer
 
 from infuser_core import settings
 from infuser_core.errors import EngineError, UsageError
+from infuser_core.results.lineage.addresses import UI
 from infuser_core.store import lease
 from infuser_core.system import durable
 
@@ -69,7 +71,7 @@ def find_server(root: Path) -> str | None:
     url = os.environ.get("PREFECT_API_URL")
     server = running_server(root)
     if server and url in (None, server.url):
-        os.environ["PREFECT_API_URL"], os.environ[_PASSWORD] = server.url, server.password
+        os.environ.update(server.variables)
         return server.url
     if url and not is_up(url):
         typer.echo(f"infuser: warning: the Prefect server at {url} does not answer; {WITHOUT}", err=True)
@@ -184,6 +186,23 @@ class RunningServer:
     password: str
     """Prefect's `PREFECT_API_AUTH_STRING`."""
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables by which Prefect's commands find the server."""
+        return {
+            "PREFECT_API_URL": self.url,
+            "PREFECT_UI_URL": f"{self.url.removesuffix('/api')}{UI}",
+            _PASSWORD: self.password,
+        }
+
+    def login_link(self) -> str:
+        """A new address that logs a browser in to Prefect's UI and to the viewer, once."""
+        pages = self.url.removesuffix("/api")
+        headers = {"Authorization": f"Basic {base64.b64encode(self.password.encode()).decode()}"}
+        request = urllib.request.Request(f"{pages}/login/link", headers=headers, method="POST")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return f"{pages}{answer.read().decode()}"
+
 
 def announcement(root: Path) -> Path:
     """Path of the store's file with address and password of its `infuser serve`, in the form of a Prefect profile."""
@@ -208,20 +227,24 @@ def running_server(root: Path) -> RunningServer | None:
     return server if is_up(server.url) else None
 
 
-def record_viewer(root: Path, address: str) -> None:
-    """Record the address of the store's `infuser view`, without its token, for links in Prefect's UI; ignore errors."""
-    with suppress(OSError):
-        durable.write(root / "viewer", address.partition("/?")[0])
+def require_server(root: Path) -> RunningServer:
+    """The running `infuser serve` of this store. Raises UsageError if there is none."""
+    server = running_server(root)
+    if server is None:
+        raise UsageError(
+            f"no `infuser serve` that you may use runs over the store {root}",
+            hint="start it in another terminal, or set INFUSER_STORE to the store that is served",
+        )
+    return server
 
 
-def viewer_at(root: Path) -> str:
-    """Address of the store's latest `infuser view`; empty if it does not answer."""
-    try:
-        port = int((root / "viewer").read_text(encoding="utf-8").removeprefix(f"http://{HOST}:"))
-        socket.create_connection((HOST, port), timeout=1).close()
-    except (OSError, ValueError, OverflowError):
-        return ""
-    return f"http://{HOST}:{port}"
+def shell_lines(root: Path) -> str:
+    """Lines for a shell, after which Prefect's commands find the store's server from any folder."""
+    require_server(root)
+    # The profile, not its values: it stays valid when the server starts again, and shows no password.
+    exports = {"INFUSER_STORE": root, "PREFECT_PROFILES_PATH": announcement(root), "DO_NOT_TRACK": 1}
+    lines = [f"export {name}={shlex.quote(str(value))}" for name, value in exports.items()]
+    return "\n".join([f"unset PREFECT_PROFILE PREFECT_API_URL PREFECT_UI_URL {_PASSWORD}", *lines])
 
 
 @contextmanager
@@ -253,10 +276,9 @@ def _is_locked(file: IO[bytes]) -> bool:
     return False
 
 
-def _announce(file: IO[bytes], url: str) -> None:
+def _announce(file: IO[bytes], server: RunningServer) -> None:
     """Write the announcement, a Prefect profile, so that INFUSER's and Prefect's commands find this server."""
-    values = {"PREFECT_API_URL": url, _PASSWORD: password()}
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in server.variables.items()]
     file.write("\n".join(['active = "infuser"', "[profiles.infuser]", *lines, ""]).encode())
     file.flush()
 
@@ -269,7 +291,7 @@ def _die_with_parent() -> None:
 
 
 DEPLOYMENT = "full-pipeline"
-_EXAMPLE = """--param configs='["configs/nano.yaml"]' --param overrides='{"cotrain": {"iterations": 4}}'"""
+_EXAMPLE = """--param overrides='{"cotrain.iterations": 4}'"""
 
 
 def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
@@ -285,26 +307,44 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
     hosts = settings.serve_hosts()
     with _claim(root) as file, listen(port) as listening:
-        url = os.environ["PREFECT_API_URL"] = address(listening)
+        url = address(listening)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # A shell script starts background jobs with an ignored SIGINT, which ends the runner here.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         process = start(listening, root, hosts=hosts)
         try:
             wait_until_up(url, process)
-            _announce(file, url)
-            _print_how_to(root, url)
+            server = RunningServer(url=url, password=password())
+            os.environ.update(server.variables)
+            _announce(file, server)
+            _print_how_to(server)
             _serve_deployment(root, process)
         finally:
             stop(process)
 
 
-def _print_how_to(root: Path, url: str) -> None:
-    path = announcement(root)
+def _stop_runner(runner: Any, *_: object) -> None:
+    """End Prefect's runner and its flow runs; a second signal ends it at once.
+
+    Prefect's own handler makes the coroutine first, and leaves it behind if the loop ends before it can begin.
+    """
+    if not runner.started or runner.stopping:
+        raise KeyboardInterrupt
+    loop = runner._loop
+    loop.call_soon_threadsafe(lambda: loop.create_task(runner.astop()))
+
+
+def _print_how_to(server: RunningServer) -> None:
+    pages = server.url.removesuffix("/api")
+    # A file may have other readers.
+    link = server.login_link() if sys.stdout.isatty() else "`infuser serve --login` prints a link"
     typer.echo(
-        f"Prefect UI    {url.removesuffix('/api')}  (its password is {_PASSWORD} in {path}, which only you can read)\n"
-        f"Prefect API   {url}\n"
+        f"login         {link}, once, to both of:\n"
+        f"Prefect UI    {pages}{UI}\n"
+        f"viewer        {pages}\n"
         f"deployment    infuser/{DEPLOYMENT}; Ctrl-C ends everything\n"
         f"\nIn another terminal, `infuser run ...` shows up here by itself, or\n"
-        f"  export PREFECT_PROFILES_PATH={shlex.quote(str(path))}\n"
+        '  eval "$(infuser serve --env)"\n'
         f"  prefect deployment run infuser/{DEPLOYMENT}\n"
         f"  prefect deployment run infuser/{DEPLOYMENT} {_EXAMPLE}"
     )
@@ -313,10 +353,12 @@ def _print_how_to(root: Path, url: str) -> None:
 
 def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
     from prefect.flows import EntrypointType
+    from prefect.runner import Runner
 
     from flows.full_pipeline import infuser
     from flows.server.crashed_runs import install_automations, keep_settling, settle_at_start, store_tag
 
+    setattr(Runner, Runner.handle_sigterm.__name__, _stop_runner)
     since = datetime.now(UTC)
     install_automations()
     settle_at_start(root, since=since)

@@ -104,7 +104,7 @@ def _run_in_prefect(config: "RunConfig", name: str, root: Path, *, places: dict[
     settle_at_start(root)
     try:
         with without_heartbeats(), tags(store_tag(root)):
-            infuser(name=name, settings=config.model_dump(mode="json"), **places)
+            infuser(configs=[], name=name, settings=config.model_dump(mode="json"), **places)
     except httpx.HTTPError as error:
         # Stages raise InfuserError: this error comes from Prefect's client.
         why = " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,6 +1,6 @@
 """Prefect flow `infuser` of a complete run: corpus, co-training, selection, evaluation, report."""
 
-from typing import Any
+from typing import Any, Literal
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -16,7 +16,9 @@ from infuser_core.planning.room import require_room
 from infuser_core.store.runs import check_name
 from tasks.stage import stopped_state
 
-DEFAULT = [str(shipped.path_of("nano"))]
+DEFAULT = ["nano"]
+NOTHING: dict[str, Any] = {}
+SHIPPED = tuple(file.name for file in shipped.configurations() if file.kind != "sweep")
 
 
 def _title() -> str:
@@ -26,7 +28,10 @@ def _title() -> str:
         return str(values["name"])
     try:
         return resolve(
-            values.get("configs") or DEFAULT, values.get("overrides") or {}, values.get("seed"), values.get("settings")
+            values.get("configs") or DEFAULT,
+            values.get("overrides") or {},
+            values.get("seed"),
+            values.get("settings") or None,
         ).run_name()
     except ConfigError:
         # The flow itself reports the error; if this function failed, Prefect would end the flow run silently.
@@ -35,22 +40,30 @@ def _title() -> str:
 
 @flow(name="infuser", flow_run_name=_title, validate_parameters=False)
 def infuser(
-    configs: list[str] | None = None,
-    overrides: dict[str, Any] | None = None,
+    configs: list[Literal[SHIPPED] | str] = DEFAULT,  # type: ignore[valid-type]
+    overrides: dict[str, Any] = NOTHING,
     name: str = "",
     seed: int | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: dict[str, Any] = NOTHING,
     again: str = "",
     until: str = "",
     only: str = "",
 ) -> Any:
     """Start or continue the run that these parameters describe; the same parameters always mean the same run.
 
-    `configs` are YAML files or names of shipped ones, merged left to right, `overrides` a nested mapping on top.
-    `settings` is a complete resolved configuration and overrides both. `again`, `until` and `only` are places of the
-    form PHASE@ITERATION: compute again from there on, stop after it, run it alone. Returns the run's name.
+    Returns the run's name.
+
+    Args:
+        configs: Shipped configurations by name, or YAML files; merged left to right.
+        overrides: Settings on top of them, e.g. {"cotrain.iterations": 4}; nested mappings also work.
+        name: Name of the run. By default it follows from the settings.
+        seed: Random seed. By default that of the configurations, 42 in those that are shipped.
+        settings: A complete resolved configuration instead of configs, overrides and seed.
+        again: Compute again from this place on, e.g. score_influence@3.
+        until: Stop after this place, e.g. rollout_questions@0.
+        only: Run this place alone, e.g. evaluate.
     """
-    config = resolve(configs or DEFAULT, overrides or {}, seed, settings)
+    config = resolve(configs or DEFAULT, overrides or {}, seed, settings or None)
     name = name or config.run_name()
     check_name(name)
     preflight(config)

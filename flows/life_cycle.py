@@ -27,7 +27,7 @@ def life_cycle(run: Run) -> None:
     evaluate(run.name, solvers, validations, validation)
 
 
-@subflow("evaluate")
+@subflow("evaluate", "evaluation of {run}")
 def evaluate(
     run: str, solvers: dict[int, ArtifactRef], validations: dict[int, ArtifactRef], validation: ArtifactRef
 ) -> ArtifactRef:

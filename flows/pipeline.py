@@ -1,11 +1,13 @@
 """Run the whole pipeline of a configuration: stages, requested stops, and the report; with or without Prefect."""
 
+import itertools
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from flows.life_cycle import life_cycle
 from flows.plan import check_request
-from infuser_core.config.overlays import load, merge, validate
+from infuser_core.config.overlays import load, merge, nest, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import PrunedError
 from infuser_core.planning.place import parse_places
@@ -24,7 +26,7 @@ def resolve(
     if settings is not None:
         return validate(settings)
     merged = load([Path(path) for path in configs], seed=seed).model_dump(mode="json")
-    return validate(merge(merged, overrides))
+    return validate(reduce(merge, itertools.starmap(nest, overrides.items()), merged))
 
 
 def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = True, **places: str) -> Stop | None:

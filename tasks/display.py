@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from infuser_core.results.lineage.addresses import PAGES, UI
 from infuser_core.results.lineage.graph import graph_of
 from infuser_core.results.lineage.markdown import artifact_key, artifact_page, described, page_key, run_page
 from infuser_core.results.trackers.parts.files import redacted
@@ -109,7 +110,15 @@ def show_page(run: Execution, ref: ArtifactRef) -> None:
         )
 
 
-def show_run(run: Run) -> None:
+def page_address(key: str) -> str:
+    """Address of a page by its Prefect key, which Prefect's UI makes a link in its logs; empty without a UI."""
+    from prefect.settings import PREFECT_UI_URL
+
+    ui = str(PREFECT_UI_URL.value() or "").removesuffix(UI)
+    return f"{ui}{PAGES}/{key}" if ui else ""
+
+
+def show_run(run: Execution) -> None:
     """Publish the run's page in Prefect if anything ran: curves, and artifacts by iteration with links."""
     if not any(entry.state == "ran" for entry in run.journal.last_attempt()):
         return
@@ -117,7 +126,9 @@ def show_run(run: Run) -> None:
 
     with _tolerating_loss(run):
         page = page_of_run(run.store.root, run.name)
-        create_markdown_artifact(key=artifact_key("run", run.name), markdown=page, description=RUN_PAGE)
+        key = artifact_key("run", run.name)
+        create_markdown_artifact(key=key, markdown=page, description=RUN_PAGE)
+        log(f"curves and artifacts of the run: {page_address(key)}")
 
 
 def page_of_run(root: Path, name: str) -> str:

@@ -22,12 +22,13 @@ from infuser_core.errors import (
     PrunedError,
     Terminated,
     UsageError,
+    quantity,
 )
-from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.recipe import ArtifactRef, Recipe, stage_title
 from tasks.interrupts import Overdue
 from tasks.run import Run, current_run, override_run
 from tasks.run_control import Halted, LookUp, NotStored, StageCall, Stop
-from tasks.work import Work, execute, note_cached
+from tasks.work import Work, execute, note_cached, show_cached
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,8 +94,17 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     from prefect.cache_policies import NO_CACHE
     from prefect.states import Completed
 
+    def run_name(parameters: dict[str, Any]) -> str:
+        """Name of the task run: what the stage works on, as in the log."""
+        bound = signature(function).bind(parameters["run"], *parameters["args"], **parameters["arguments"])
+        values = bound.arguments
+        label = values.get("label") or values.get("part") or ""
+        return stage_title(f"{phase} {label}".rstrip(), values.get("iteration", -1))
+
     @task(
         name=function.__name__,
+        # Its protocol has a class method that a function lacks.
+        task_run_name=cast(Any, run_name),
         cache_policy=NO_CACHE,
         persist_result=False,
         retries=1,
@@ -178,6 +188,7 @@ def _take_over(run: Run, look_up: LookUp) -> None:
     run.control.reached = look_up.reached
     for recipe, ref in look_up.matches:
         note_cached(run, recipe, ref, seconds=0.0)
+    show_cached(run, [recipe for recipe, _ in look_up.matches])
 
 
 def _show_cached(label: str, artifacts: int) -> None:
@@ -185,18 +196,18 @@ def _show_cached(label: str, artifacts: int) -> None:
     from prefect.cache_policies import NO_CACHE
     from prefect.states import Completed
 
-    @task(name=label, cache_policy=NO_CACHE, persist_result=False)
+    @task(name=label, task_run_name=label, cache_policy=NO_CACHE, persist_result=False)
     def cached() -> Any:
-        return Completed(name="Cached", message=f"{artifacts} artifacts found in the store", data=artifacts)
+        return Completed(
+            name="Cached", message=f"{label}: {quantity(artifacts, 'artifact')} in the store", data=artifacts
+        )
 
     show: Any = cached
     show()
 
 
-def subflow(
-    name: str, run_name: str = ""
-) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
-    """Decorate a part of a run as a Prefect sub-flow; `run_name` may contain parameters in braces.
+def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
+    """Decorate a part of a run as a Prefect sub-flow; `run_name` contains parameters in braces.
 
     If the run stops inside, as requested or because another branch failed, the flow ends as Stopped. Stages that are
     only looked up or planned need no flow.
@@ -207,7 +218,7 @@ def subflow(
         def as_flow() -> Any:
             from prefect import flow
 
-            @flow(name=name, flow_run_name=run_name or name, validate_parameters=False)
+            @flow(name=name, flow_run_name=run_name, validate_parameters=False)
             @wraps(function)
             def in_prefect(run: str, *args: Any, **arguments: Any) -> Any:
                 try:

@@ -2,15 +2,18 @@
 
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
+from infuser_core.config.phase_table import Phase
 from infuser_core.engines.pool import facts_of, record_engines
-from infuser_core.errors import InfuserError, StageError, StoreError
+from infuser_core.errors import InfuserError, StageError, StoreError, quantity
 from infuser_core.protocols import Progress
+from infuser_core.results.lineage.markdown import page_key
 from infuser_core.results.trackers.parts.run_log import place_of
 from infuser_core.schemas import NotFinite
 from infuser_core.settings import phase_seconds
@@ -55,6 +58,7 @@ def execute(run: Execution, work: Work) -> StageResult:
     result = StageResult(ref=ref, cached=True) if ref else _produce(run, work, started)
     if result.cached:
         note_cached(run, recipe, result.ref, seconds=time.monotonic() - started)
+        show_cached(run, [recipe])
     elif work.role:
         # Spares the next phase from loading the checkpoint.
         run.pool.adopt(run.checkpoint(result.ref, work.role))
@@ -88,6 +92,8 @@ def _produce(run: Execution, work: Work, started: float) -> StageResult:
                     ref = _commit(run, recipe, work.produce, started, interrupts)
                 if run.published:
                     display.show_page(run, ref)
+                    if recipe.phase == Phase.VALIDATE:
+                        display.show_run(run)
     except Halted:
         # Nothing to record: the journal has the failure of the other branch.
         raise
@@ -129,9 +135,11 @@ def _commit(
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
-    line = run.log.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=processed)
+    record = run.store.manifest(ref)
+    line = run.log.ran(record, seconds=time.monotonic() - started, tokens=processed)
     if run.published:
-        display.log(line)
+        page = display.page_address(page_key(record.phase, record.iteration, record.key))
+        display.log(f"{line}  {page}".rstrip())
     return ref
 
 
@@ -162,6 +170,13 @@ def note_cached(run: Execution, recipe: Recipe, ref: ArtifactRef, *, seconds: fl
     record = run.store.manifest(ref)
     _journal(run, recipe, ref, "cached", seconds, sum(record.rows.values()))
     run.log.add_cached(record, recipe.iteration)
+
+
+def show_cached(run: Execution, recipes: Sequence[Recipe]) -> None:
+    """Name reused artifacts in Prefect's log, a line per stage."""
+    if run.published:
+        for title, count in Counter(recipe.title for recipe in recipes).items():
+            display.log(f"{title}: {quantity(count, 'artifact')} in the store")
 
 
 def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:

@@ -40,6 +40,8 @@ def list_runs(as_json: AsJson = False) -> None:
     ]
     if rows or as_json:
         show([asdict(summary) for summary in summaries], lambda: format_rows(rows, width=100), as_json=as_json)
+    elif not damage:
+        typer.echo(f"no runs yet in {settings.store_root()}: start one with `infuser run nano`", err=True)
     for error in damage:
         raise error
 
@@ -251,15 +253,11 @@ def view(
     """Open web pages: runs, curves, questions and their history."""
     import webbrowser
 
-    from flows.deployment import record_viewer
     from infuser_core.results.view.app import serve
 
-    root = settings.store_root()
-
     def announce(address: str) -> None:
-        record_viewer(root, address)
         typer.echo(address)
         if not no_browser:
             webbrowser.open(address)
 
-    serve(root, port=port, announce=announce)
+    serve(settings.store_root(), port=port, announce=announce)

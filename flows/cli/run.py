@@ -144,7 +144,10 @@ def _start(
 
         typer.echo(describe_result(settings.store_root(), name), err=as_json)
     else:
-        typer.echo(f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it")
+        from infuser_core.results.lineage.outcome import describe_warnings
+
+        end = f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it"
+        typer.echo("\n".join([end, *describe_warnings(settings.store_root(), name)]))
 
 
 def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, verbose: bool, as_json: bool) -> None:
@@ -301,14 +304,25 @@ def serve(
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Parameters of a flow run may name modules from outside INFUSER.")
     ] = False,
+    login: Annotated[
+        bool, typer.Option("--login", help="Print a link of the running server that logs a browser in, once.")
+    ] = False,
+    env: Annotated[
+        bool, typer.Option("--env", help='Print lines for `eval "$(...)"`, after which `prefect` finds the server.')
+    ] = False,
 ) -> None:
-    """Start Prefect's server and UI, to watch and start runs.
+    """Start Prefect's UI and the viewer, to watch and start runs.
 
     On loopback, with the deployment infuser/full-pipeline.
     """
-    from flows.deployment import serve as start
+    from flows import deployment
 
-    start(settings.writable_store_root(), port, allow_plugins=allow_plugins)
+    if env:
+        typer.echo(deployment.shell_lines(settings.store_root()))
+    elif login:
+        typer.echo(deployment.require_server(settings.store_root()).login_link())
+    else:
+        deployment.serve(settings.writable_store_root(), port, allow_plugins=allow_plugins)
 
 
 def quickstart(

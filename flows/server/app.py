@@ -7,12 +7,12 @@ import asyncio
 import fcntl
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+import prefect
 import uvicorn
 from fastapi import FastAPI
 from prefect.server.api.server import create_app as prefect_app
@@ -20,20 +20,31 @@ from prefect.server.database import provide_database_interface
 from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import get_current_settings
 from sqlalchemy import select
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flows.deployment import viewer_at
+from flows.server.login import PATH, Login
 from flows.server.mirror import mirror
-from infuser_core.results.lineage.markdown import VIEW
+from infuser_core.results.lineage.addresses import PAGES, UI, VIEW
+from infuser_core.results.view.app import application
 
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 IN_MEMORY = "prefect-in-memory"
 """Host name that Prefect's client uses inside its server."""
+_OF_PREFECT = ("/api/", f"{UI}/", "/ui-settings", PATH)
+"""Beginnings of the paths that Prefect's server answers; the viewer answers all others."""
+_FORMER = ("/artifacts/", "/runs/flow-run/", "/runs/task-run/", "/flows/flow/", "/deployments/deployment/")
+"""Paths of Prefect's former UI, in pages of older servers and in what Prefect's commands print."""
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+"""Keeps the pages of Prefect's UI from other hosts: they call an analytics service before they read its setting."""
 
 
 def main(listening: int, store: str, hosts: list[str]) -> None:
@@ -58,6 +69,8 @@ def create_app(store: Path, hosts: list[str]) -> FastAPI:
             yield transaction
 
     setattr(AioSqliteConfiguration, begin.__name__, begin_writing)
+    # One UI: paths of the former one are the viewer's.
+    prefect.__ui_static_path__ = store / "no-former-ui"
     app = prefect_app()
     lifespan = app.router.lifespan_context
 
@@ -74,12 +87,14 @@ def create_app(store: Path, hosts: list[str]) -> FastAPI:
             watching.cancel()
 
     app.router.lifespan_context = start_alone
+    login = Login()
     # These routes must come before the UI, which answers every path.
-    app.router.routes.insert(0, Route("/artifacts/key/{key}", _newest_page))
-    app.router.routes.insert(0, Route(f"{VIEW}/{{path:path}}", _to_viewer(store)))
+    app.router.routes[:0] = [Route(f"{PAGES}/{{key}}", _newest_page), *login.routes]
+    names = [*LOOPBACK, *hosts]
+    app.add_middleware(Rooms, viewer=application(store, login.token, hosts=names, refuse=login.refuse))
     app.add_middleware(OwnPages, hosts=hosts)
     # Against DNS rebinding: a foreign page could reach this machine under its own host name.
-    app.add_middleware(OwnHosts, allowed_hosts=[*LOOPBACK, *hosts], www_redirect=False)
+    app.add_middleware(OwnHosts, allowed_hosts=names, www_redirect=False)
     return app
 
 
@@ -89,20 +104,34 @@ async def _newest_page(request: Request) -> Response:
     async with db.session_context() as session:
         query = select(db.ArtifactCollection.latest_id).where(db.ArtifactCollection.key == request.path_params["key"])
         identity = (await session.execute(query)).scalar()
-    return RedirectResponse(f"/artifacts/artifact/{identity}" if identity else "/artifacts", status_code=302)
+    return RedirectResponse(f"{UI}/artifacts/artifact/{identity}" if identity else f"{UI}/artifacts", status_code=302)
 
 
-def _to_viewer(store: Path) -> Callable[[Request], Response]:
-    """Make a route that redirects to the store's running `infuser view`, without its token."""
+class Rooms:
+    """Passes each request to Prefect's server or to the viewer, by its path; other hosts see nothing of either."""
 
-    def redirect(request: Request) -> Response:
-        viewer = viewer_at(store)
-        if viewer:
-            return RedirectResponse(f"{viewer}/{quote(request.path_params['path'])}", status_code=302)
-        message = "no `infuser view` runs over this store: start one, open the address that it prints, and come back\n"
-        return PlainTextResponse(message, status_code=404)
+    def __init__(self, app: ASGIApp, viewer: ASGIApp) -> None:
+        self._prefect = app
+        self._viewer = viewer
 
-    return redirect
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope.get("path", ""))
+
+        async def send_with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).setdefault("Content-Security-Policy", _POLICY)
+            await send(message)
+
+        if scope["type"] != "http":
+            await self._prefect(scope, receive, send)
+        elif path.startswith(_FORMER):
+            await RedirectResponse(f"{UI}{path}", status_code=302)(scope, receive, send)
+        elif path.startswith(f"{VIEW}/"):
+            await RedirectResponse(f"/{path.removeprefix(VIEW).lstrip('/')}", status_code=302)(scope, receive, send)
+        elif f"{path}/".startswith(_OF_PREFECT):
+            await self._prefect(scope, receive, send_with_policy)
+        else:
+            await self._viewer(scope, receive, send)
 
 
 class OwnHosts(TrustedHostMiddleware):

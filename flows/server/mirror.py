@@ -19,11 +19,12 @@ from prefect.server.schemas.states import StateType
 from sqlalchemy.exc import SQLAlchemyError
 
 from flows.server.crashed_runs import store_tag
-from infuser_core.config.phase_table import MEASUREMENTS
+from infuser_core.config.phase_table import MEASUREMENTS, Phase
 from infuser_core.errors import InfuserError
 from infuser_core.results.lineage.attempts import Attempt, attempts_of, span_of
 from infuser_core.results.lineage.markdown import artifact_key, artifact_page, described, heading, page_key
 from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import FINISHED, Entry, Journal
 from infuser_core.store.recipe import ArtifactRef, stage_title
 from infuser_core.store.store import Store
@@ -147,7 +148,8 @@ def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], present: int) ->
         yield from _iteration_rows(attempt, number, stages, flows["iteration"])
     for count, entry in list(enumerate(stages))[present:]:
         columns = {"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)}
-        name = stage_title(entry.phase, entry.iteration)
+        record = Catalogue(root).find(entry.key) if entry.key else None
+        name = stage_title(f"{entry.phase} {record.label if record else ''}".rstrip(), entry.iteration)
         yield _prefect_row("TaskRun", _id(attempt.run, attempt.number, "stage", count), name, entry, [entry], columns)
 
 
@@ -189,16 +191,19 @@ async def _write_rows(session: Any, db: PrefectDBInterface, rows: Sequence[Prefe
 
 
 async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt, present: int) -> None:
-    """Publish a page in Prefect for each artifact of the attempt, and one for the run once it is complete."""
-    for count, entry in list(enumerate(attempt.entries))[present:]:
+    """Publish a page in Prefect for each new artifact of the attempt, and after validations one for the run."""
+    new = list(enumerate(attempt.entries))[present:]
+    for count, entry in new:
         if entry.state == "ran":
             page = await asyncio.to_thread(_page_of, root, attempt.run, entry)
             task = _id(attempt.run, attempt.number, "stage", count)
             parent = _parent(attempt, entry)
             await _publish(db, page.model_copy(update={"flow_run_id": parent, "task_run_id": task}))
-    if attempt.state == "done" and any(entry.state == "ran" for entry in attempt.entries):
+    is_due = attempt.state == "done" or any(entry.phase == Phase.VALIDATE for _, entry in new)
+    if is_due and any(entry.state == "ran" for entry in attempt.entries):
         text = await asyncio.to_thread(page_of_run, root, attempt.run)
-        page = _artifact(artifact_key("run", attempt.run), text, RUN_PAGE, f"run {_flow_run_id(attempt)}")
+        identity = f"run {_flow_run_id(attempt)} {len(attempt.entries)}"
+        page = _artifact(artifact_key("run", attempt.run), text, RUN_PAGE, identity)
         await _publish(db, page.model_copy(update={"flow_run_id": _flow_run_id(attempt)}))
 
 

@@ -84,14 +84,17 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
+def nest(key: str, value: Any) -> dict[str, Any]:
+    """Values of a configuration in which a dotted key, such as `cotrain.iterations`, has this value."""
+    return reduce(lambda inner, part: {part: inner}, reversed(key.strip().split(".")), value)
+
+
 def parse_override(text: str) -> dict[str, Any]:
     key, mark, value = text.partition("=")
     if not mark or not key.strip():
         raise ConfigError(f"--set {text[:60]}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
     name = f"--set {key.strip()[:60]}: the value"
-    nested: Any = parse_yaml(value, name=name, hint="quote it for YAML")
-    for part in reversed(key.strip().split(".")):
-        nested = {part: nested}
+    nested = nest(key, parse_yaml(value, name=name, hint="quote it for YAML"))
     refuse_vast(nested, name=name)
     return nested
 

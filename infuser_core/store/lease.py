@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from infuser_core.errors import BusyRunError
+from infuser_core.system.child import count_memory_kills
 from infuser_core.system.durable import write_errors
 
 FILE = "lease.json"
@@ -49,7 +50,9 @@ class Lease:
     token: str
     """Random identifier, unique to the lease."""
     killed_for_memory: int
-    """Number of processes that the kernel had killed for lack of memory, from boot until the run was taken."""
+    """Number of processes of its control group that had been killed for lack of memory when the run was taken."""
+    control_groups: str = ""
+    """Control groups of the process; empty if unknown."""
     doing: str = ""
     """Stages that are running; empty between stages."""
     doing_since: float = 0.0
@@ -75,7 +78,8 @@ class Hold:
             host=platform.node(),
             since=time.strftime("%Y-%m-%d %H:%M:%S"),
             token=uuid.uuid4().hex,
-            killed_for_memory=_killed_for_memory(),
+            killed_for_memory=count_memory_kills() or 0,
+            control_groups=_control_groups(),
         )
         self.dead_lease: Lease | None = _take(self._path, self._mine)
         """Lease of the previous holder if it died without giving the run back; otherwise None."""
@@ -195,13 +199,14 @@ def find_dead_holder(folder: Path) -> Lease | None:
 
 def describe_death(lease: Lease, name: str) -> str:
     """Message about a dead holder: the process, how it died, and in which stage."""
-    how = "was killed"
-    if lease.boot != _boot_id():
-        how = "fell silent with its machine"
-    elif _killed_for_memory() > lease.killed_for_memory:
-        how = "was killed, probably for lack of memory: the kernel has since killed a process for that"
-    where = f" in {lease.doing}" if lease.doing else ""
-    return f"run {name}: {lease.holder}, {how}{where}; continuing from its last completed stage"
+    is_here = lease.boot == _boot_id()
+    how = "was killed (signal 9)" if is_here else "fell silent with its machine"
+    where = f" during {lease.doing.replace(AND, ' and ')}" if lease.doing else ""
+    # The count of another control group says nothing about this process.
+    has_same_count = is_here and lease.control_groups == _control_groups()
+    is_suspected = has_same_count and (count_memory_kills() or 0) > lease.killed_for_memory
+    guess = "; possibly out of memory" if is_suspected else ""
+    return f"run {name}: {lease.holder}, {how}{where}{guess}; continuing from its last completed stage"
 
 
 def busy_error(folder: Path, name: str) -> BusyRunError:
@@ -306,9 +311,8 @@ def _boot_id() -> str:
         return platform.node()
 
 
-def _killed_for_memory() -> int:
+def _control_groups() -> str:
     try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+        return Path("/proc/self/cgroup").read_text()
+    except OSError:  # Not Linux.
+        return ""

@@ -152,6 +152,7 @@ def main(root: Path) -> int:
         "/",
         *(f"/runs/run-1{part}" for part in of_run),
         story,
+        "/runs/run-1/warnings",
         "/runs/run-1/live?since=199",
         "/compare?run=run-1&run=run-2&run=run-3",
         count,

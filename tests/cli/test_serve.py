@@ -26,6 +26,13 @@ def test_a_served_store_is_not_served_again(tmp_path: Path) -> None:
         deployment._claim(tmp_path).__enter__()
 
 
+def test_what_needs_a_server_says_that_none_runs(tmp_path: Path) -> None:
+    for call in (deployment.shell_lines, deployment.require_server):
+        with pytest.raises(UsageError, match="no `infuser serve` that you may use runs") as caught:
+            call(tmp_path)
+        assert "start it" in caught.value.hint and str(tmp_path) in caught.value.message
+
+
 def test_the_announcement_of_a_dead_server_is_passed_over(tmp_path: Path) -> None:
     path = deployment.announcement(tmp_path)
     with deployment.listen() as somebody_else:

@@ -38,7 +38,7 @@ def test_runs_share_what_they_have_in_common_and_one_that_fails_does_not_stop_th
     path, configs = arms(tmp_path, small_overlay, broken=f"anchor={{type: folder, path: {hollow}}}")
     failed = launch("sweep", path, "--jobs", "2", store=store)
     assert failed.code == 3
-    assert "1 runs failed" in failed.err and str(hollow) in failed.err and "Traceback" not in failed.err
+    assert "1 run failed" in failed.err and str(hollow) in failed.err and "Traceback" not in failed.err
     journals = [Journal(store, config.run_name()) for config in configs]
     assert [journal.is_finished() for journal in journals] == [True, True, False]
     assert {entry.state for journal in journals[:2] for entry in journal.last_attempt()} == {"cached"}

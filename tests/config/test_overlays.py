@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from places import CONFIGS
 
+from flows.pipeline import resolve
 from infuser_core.config.overlays import load, merge, parse_override, validate
 from infuser_core.config.shipped import BYTES, DEPTH, VALUES, parse_yaml, read_yaml
 from infuser_core.errors import ConfigError, InfuserError
@@ -323,3 +324,9 @@ def test_parameters_of_a_served_run_have_them_too():
     for overrides in ({"cotrain": deep}, {"corpus": {"exclude": {"sources": ["x"] * 100_000}}}):
         with pytest.raises(InfuserError, match="the configuration has more than"):
             validate(merge(base, overrides))
+
+
+def test_a_flow_run_takes_dotted_overrides_as_the_command_line_does() -> None:
+    overrides = {"cotrain.iterations": 4, "cotrain": {"group_size": 6}}
+    config = load([Path("nano")], ["cotrain.iterations=4", "cotrain.group_size=6"])
+    assert resolve(["nano"], overrides, None, None) == config

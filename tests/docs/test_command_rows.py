@@ -46,6 +46,7 @@ SHORTER = {
 # These have tests of their own, which take a server, an endpoint, standard input or minutes.
 ELSEWHERE = {
     "infuser serve": "test_serve_live.py",
+    "infuser serve --login": "test_serve_doors.py",
     "infuser view": "test_view_browser.py",
     "infuser export RUN --iteration selected --out DIR --push hf://OWNER/NAME": "test_hub_round_trip.py",
     "--questions": "test_hub_round_trip.py",

@@ -21,11 +21,12 @@ SHORTENED = re.compile(r"^make quickstart\n```\n\n```text\n(.*?)^```$", re.DOTAL
 CUT = "-------- next block --------"
 ACTIVATE = "source .venv/bin/activate\n"
 SHELL = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **ENVIRONMENT}
-PROCESSOR = "AVX512"
+PROCESSOR = "AVX2"
 """Vector instructions with which the pages were written. With others, sums round differently and other texts follow."""
 VOLATILE = [
     (re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(:\d\d)?"), "TIME"),
-    (re.compile(r"[\d,.]+ (s|min|ms|kB|MB|GB)\b"), r"# \1"),
+    (re.compile(r"[\d,.]+ (ms|s|min|h)\b( [\d,.]+ (s|min)\b)?"), "# s"),
+    (re.compile(r"[\d,.]+ (kB|MB|GB)\b"), r"# \1"),
     # The run that is first makes the stages that both share.
     (re.compile(r"\d+ ran, \d+ cached"), "# ran, # cached"),
     (re.compile(r"\S*/store/"), ".infuser/"),

@@ -1,16 +1,29 @@
 """The graph of a run: above and below an artifact, its drawing, and pages in the Prefect UI."""
 
+import itertools
 import json
 import re
+from pathlib import Path
 
 import pytest
 from launcher import Launcher, SmallRun
 
-from infuser_core.results.lineage.graph import Graph, graph_of
-from infuser_core.results.lineage.markdown import artifact_key, heading, markdown_table, page_key, run_page
+from infuser_core.config.phase_table import LOOP, Phase
+from infuser_core.results.lineage.addresses import PAGES
+from infuser_core.results.lineage.graph import Graph, graph_of, stale_reasons
+from infuser_core.results.lineage.markdown import (
+    artifact_key,
+    artifact_page,
+    described,
+    heading,
+    markdown_table,
+    page_key,
+    run_page,
+)
 from infuser_core.results.lineage.pages import folds, graph_html, links
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.recipe import stage_title
+from infuser_core.store.recipe import Recipe, stage_title
+from infuser_core.store.store import Outcome, Store
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +74,33 @@ def test_every_artifact_has_one_box_of_its_own_and_no_boxes_overlap(graph: Graph
         assert {box.record.key for box in fold.boxes if box.own} == {record.key for record in fold.records}
 
 
+def test_a_validation_is_drawn_in_the_iteration_that_begins_with_its_checkpoint(graph: Graph):
+    places = {record.key: fold for fold in folds(graph) for record in fold.records}
+    loop = {record.iteration for record in graph.of(*LOOP)}
+    validations = graph.of(Phase.VALIDATE)
+    assert validations and all(
+        places[record.key].iteration == (record.iteration if record.iteration in loop else None)
+        for record in validations
+    )
+
+
+def test_an_artifact_is_stale_when_a_newer_version_of_a_phase_before_it_was_used(tmp_path: Path):
+    store = Store(tmp_path)
+
+    def commit(phase: str, version: int, **inputs: str) -> str:
+        recipe = Recipe(phase=phase, version=version, config={}, seed=0, inputs=inputs)
+        with store.exclusive(recipe), store.workspace(recipe) as workspace:
+            return store.commit(recipe, workspace, Outcome(tables={}), seconds=0.1).id
+
+    chunk = commit("chunk", 1)
+    pool = commit("pool", 1, chunks=chunk)
+    keys = [identity.split("@")[0] for identity in (chunk, pool)]
+    assert stale_reasons(Graph(Catalogue(tmp_path), "r", keys)) == {}
+    commit("chunk", 2)
+    reasons = stale_reasons(Graph(Catalogue(tmp_path), "r", keys))
+    assert "version 2 is newer" in reasons[keys[0]] and reasons[keys[1]] == "its input chunks is stale"
+
+
 def test_inputs_stand_to_the_left(graph: Graph):
     for fold in folds(graph):
         left = {box.record.key: box.corner[0] for box in fold.boxes}
@@ -96,7 +136,7 @@ def test_the_prefect_page_of_a_run_has_its_figures_a_row_per_iteration_and_every
     page = run_page(graph, [("Accuracy", "<svg/>")])
     assert "![Accuracy](data:image/svg+xml;base64,PHN2Zy8+)" in page
     assert f"](/view/runs/{graph.run})" in page
-    linked = re.findall(r"\(/artifacts/key/([a-z0-9-]+)\)", page)
+    linked = re.findall(rf"\({PAGES}/([a-z0-9-]+)\)", page)
     keys = {page_key(record.phase, record.iteration, record.key) for record in graph.records.values()}
     assert sorted(linked) == sorted(keys) and len(keys) == len(graph.records)
     assert page.count("\n| ") == 1 + len({record.iteration for record in graph.records.values()})
@@ -124,3 +164,28 @@ def test_a_table_keeps_its_shape_whatever_a_cell_holds() -> None:
     assert head == "| text | value | long | counts |"
     assert rule == "|---|---|---|---|"
     assert body == f"| a\\|b c&lt;d> | 0.123457 | {'x' * 57}... | ok 2 |"
+
+
+def test_a_page_shows_few_columns_with_the_text_first_and_names_the_others(small_run: SmallRun) -> None:
+    (written,) = [
+        record for record in Catalogue(small_run.root).records_of_phase("generate_questions") if record.iteration == 0
+    ][:1]
+    page = artifact_page(small_run.store, written, run=small_run.name)
+    titles = [line for line in page.splitlines() if line.startswith("## ")]
+    assert titles.index(f"## questions ({written.rows['questions']} rows)") < titles.index(
+        f"## question_labels ({written.rows['question_labels']} rows)"
+    )
+    heads = [above for above, rule in itertools.pairwise(page.splitlines()) if rule.startswith("|---")]
+    assert all(head.count("|") <= 7 for head in heads) and sum(head.startswith("| text |") for head in heads) >= 2
+    assert "\nMore columns: " in page and "question_id" in page.split("More columns: ")[1].splitlines()[0]
+    assert f"](/view/runs/{small_run.name}/why/{written.key}#used_by)" in page
+
+
+def test_a_description_begins_with_the_number_of_the_curve(small_run: SmallRun) -> None:
+    (measured, *_) = [
+        record for record in Catalogue(small_run.root).records_of_phase("validate") if record.iteration == 2
+    ]
+    assert described(measured, "small").startswith(
+        f"accuracy {measured.summary['accuracy']:.6g}, validation, iteration 2"
+    )
+    assert described(measured, "small").endswith("; run small")

@@ -71,10 +71,11 @@ class Served:
         return self.command("prefect", *arguments, PREFECT_PROFILES_PATH=str(self.announcement))
 
     def show(self, page: Page, host: str = "127.0.0.1") -> None:
-        """Open Prefect's UI as its owner does."""
-        page.open(self.url.removesuffix("/api").replace("127.0.0.1", host))
-        page.enter("input[type=password]", self.password)
-        page.until("document.body.innerText.includes('Logout')")
+        """Log in by the link that the owner gets, which opens Prefect's UI."""
+        link = self.command("flows.cli.main", "serve", "--login")
+        assert link.returncode == 0, link.stderr
+        page.open(link.stdout.strip().replace("127.0.0.1", host))
+        page.until("location.pathname.startsWith('/v2/') && document.body.innerText.includes('Logout')")
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """A Python module's command line in another terminal."""

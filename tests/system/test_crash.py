@@ -35,6 +35,7 @@ from infuser_core.store import lease
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
 from infuser_core.store.runs import hold_run, is_held, refuse_if_held, wait_until_free
+from infuser_core.system.child import count_memory_kills
 
 # The second iteration, whose AdamW moments come from the first, and whatever else repeats.
 AGAIN = ["rollout_dev:inside", "update_generator:start", "update_solver:before_rename", "respond:inside"]
@@ -166,10 +167,26 @@ def test_a_killed_holders_lease_is_taken_over_at_once_and_says_what_it_did(tmp_p
         assert is_held(tmp_path, "run") and is_held(tmp_path, "other")
         assert hold.dead_lease is not None and hold.dead_lease.pid == process.pid
         said = lease.describe_death(hold.dead_lease, "run")
-        assert f"process {process.pid}" in said and "was killed in update_solver, iteration 3" in said
+        assert f"process {process.pid}" in said
+        assert "was killed (signal 9) during update_solver, iteration 3; continuing" in said
     with hold_run(tmp_path, "run") as hold:
         assert hold.dead_lease is None
     assert not is_held(tmp_path, "nobody") and not (tmp_path / "runs" / "nobody").exists()
+
+
+@pytest.mark.parametrize(("more", "groups", "is_suspected"), [(0, "", False), (1, "", True), (1, "0::/other", False)])
+def test_memory_is_suspected_only_if_a_process_of_the_same_control_group_was_killed_for_it(
+    tmp_path: Path, more: int, groups: str, is_suspected: bool
+):
+    path = write_lease(tmp_path, boot=Path("/proc/sys/kernel/random/boot_id").read_text().strip(), age=1)
+    own = {"control_groups": groups or Path("/proc/self/cgroup").read_text()}
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), **own, "killed_for_memory": (count_memory_kills() or 0) - more})
+    )
+    with hold_run(tmp_path, "run") as hold:
+        assert hold.dead_lease is not None
+        said = lease.describe_death(hold.dead_lease, "run")
+    assert ("was killed (signal 9) during judge; possibly out of memory; continuing" in said) == is_suspected
 
 
 def test_a_holder_on_another_machine_counts_while_it_stirs(tmp_path: Path):
@@ -186,7 +203,7 @@ def test_a_silent_holder_on_another_machine_is_taken_over(tmp_path: Path):
     assert not is_held(tmp_path, "run")
     with hold_run(tmp_path, "run") as hold:
         assert hold.dead_lease is not None
-        assert "fell silent with its machine in judge" in lease.describe_death(hold.dead_lease, "run")
+        assert "fell silent with its machine during judge" in lease.describe_death(hold.dead_lease, "run")
 
 
 def test_a_clock_that_was_put_back_makes_no_living_holder_dead(tmp_path: Path):

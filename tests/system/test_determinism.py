@@ -12,7 +12,7 @@ from infuser_core.store.journal import Journal
 
 
 def digests(launch: Launcher, root: Path, name: str) -> list[str]:
-    ended = launch("status", "--digest", name, store=root)
+    ended = launch("status", "--digest", "--verbose", name, store=root)
     assert ended.code == 0, ended.err
     return ended.out.splitlines()
 
@@ -65,14 +65,14 @@ def test_two_runs_side_by_side_elsewhere_give_the_digests_of_runs_alone(
 
 
 def test_the_digest_says_what_was_made_and_nothing_of_when_and_where(launch: Launcher, small_run: SmallRun):
-    *artifacts, last = digests(launch, small_run.root, small_run.name)
+    first, *artifacts = digests(launch, small_run.root, small_run.name)
     assert artifacts == sorted(artifacts)
     store = small_run.store
     for line in artifacts:
         kind, key, digest = line.split()
         assert store.manifest(next(ref for ref in store.refs() if ref.key == key)).ref.digest == digest
         assert key.startswith(f"{kind}-")
-    word, whole = last.split()
+    word, whole = first.split()
     assert word == "run" and len(whole) == 64
     kinds = {line.split()[0] for line in artifacts}
     assert kinds >= {"pool", "anchor", "validate", "rollout_dev", "update_solver", "select", "evaluate"}

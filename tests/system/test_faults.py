@@ -247,7 +247,7 @@ def test_the_next_start_says_what_was_killed_for_want_of_memory_and_where(faults
     assert running.wait().code == -signal.SIGKILL
     (line,) = faults.resumes().err.splitlines()
     assert line.startswith(f"infuser: run small: process {running.pid} on ")
-    assert "was killed in judge; continuing from its last completed stage" in line
+    assert "was killed (signal 9) during judge; continuing from its last completed stage" in line
     (killed,) = [entry for entry in faults.journal.entries() if entry.state == "killed"]
     assert (killed.attempt, killed.phase, killed.iteration) == (1, "judge", -1)
     assert faults.resumes().err == "", "said once"

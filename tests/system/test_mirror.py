@@ -36,6 +36,7 @@ def served(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield running
     running.process.terminate()
     assert running.process.wait(60) in (0, 130, -15)
+    assert "never awaited" not in running.log.read_text()
 
 
 @pytest.mark.slow
@@ -61,9 +62,11 @@ def test_a_run_that_no_server_saw_is_shown_with_its_times_states_and_pages(serve
     name = page_key("update_solver", 1, key)
     page = pages[name]
     assert (page["flow_run_id"], page["task_run_id"]) == (update["flow_run_id"], update["id"])
-    assert "| step |" in page["data"] and "](/artifacts/key/answers-to-generated-questions-iteration-1-" in page["data"]
-    assert page["description"].startswith("run small: ")
-    assert f"](/artifacts/key/{name})" in pages["run-small"]["data"]
+    assert (
+        "| step |" in page["data"] and "](/v2/artifacts/key/answers-to-generated-questions-iteration-1-" in page["data"]
+    )
+    assert page["description"].startswith("step ") and page["description"].endswith("; run small")
+    assert f"](/v2/artifacts/key/{name})" in pages["run-small"]["data"]
     assert pages["run-small"]["data"].count("](data:image/svg+xml;base64,") == 2
 
 

@@ -1,19 +1,24 @@
 """Who gets in at `infuser serve`: its owner, from Prefect's command line and a browser; no other user, no web page."""
 
 import asyncio
+import base64
 import json
 import os
 import pwd
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
-from browser import browser, chromium
+from browser import chromium, watched
+from places import ROOT
 from served import Served
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -114,7 +119,7 @@ def test_sockets_open_to_the_secret_alone(served: Served, path: str) -> None:
 
 
 def test_the_owner_starts_runs_whose_parameters_name_no_foreign_code(served: Served) -> None:
-    named = {"cotrain": {"question": {"labeller": "this:s"}}, "name": "doors"}
+    named = {"cotrain.question.labeller": "this:s", "name": "doors"}
     started = served.prefect(
         "deployment", "run", "infuser/full-pipeline", "--param", f"overrides={json.dumps(named)}", "--watch"
     )  # fmt: skip
@@ -129,7 +134,7 @@ def test_the_secret_is_nowhere_but_in_its_file(served: Served) -> None:
     files = [path for path in served.store.parent.rglob("*") if path.is_file()]
     assert [path for path in files if secret in path.read_bytes()] == [served.announcement]
     assert secret not in subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
-    assert str(served.announcement) in served.log.read_text()
+    assert "`infuser serve --login` prints a link" in served.log.read_text(), "a file may have other readers"
 
 
 def test_a_second_server_of_the_store_is_told_where_the_first_is(served: Served) -> None:
@@ -139,12 +144,58 @@ def test_a_second_server_of_the_store_is_told_where_the_first_is(served: Served)
 
 @pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_owner_sees_the_flow_runs_in_a_browser_by_the_password(served: Served, host: str, tmp_path: Path) -> None:
+def test_one_link_opens_prefect_and_the_viewer_and_neither_asks_another_host(
+    served: Served, host: str, tmp_path: Path
+) -> None:
     (run,) = served.roots()
-    with browser(tmp_path / "profile", deployment.free_port()) as page:
+    ui = served.url.removesuffix("/api").replace("127.0.0.1", host)
+    with watched(tmp_path / "profile", deployment.free_port()) as page:
         served.show(page, host)
-        page.open(f"{served.url.removesuffix('/api').replace('127.0.0.1', host)}/runs/flow-run/{run['id']}")
+        page.open(f"{ui}/runs/flow-run/{run['id']}")
         page.until("document.body.innerText.includes('is code from outside INFUSER')")
+        assert page.value("location.pathname") == f"/v2/runs/flow-run/{run['id']}"
+        page.open(f"{ui}/sql")
+        page.until("document.title === 'SQL'")
+        # The pages ask; the policy of the server stops it before it leaves the browser.
+        refused = {event["params"]["requestId"] for event in page.events if event["method"] == "Network.loadingFailed"
+                   and event["params"].get("blockedReason") == "csp"}  # fmt: skip
+        sent = [event["params"] for event in page.events if event["method"] == "Network.requestWillBeSent"]
+        hosts = {urlsplit(each["request"]["url"]).hostname for each in sent if each["requestId"] not in refused}
+    assert hosts <= {host, None}, hosts
+
+
+def test_a_login_link_works_once_and_a_guess_gives_nothing(served: Served) -> None:
+    link = served.command("flows.cli.main", "serve", "--login").stdout.strip()
+    secret = base64.b64encode(served.password.encode()).decode()
+    first, second, guess = (httpx.get(url).text for url in (link, link, f"{link[:-1]}_"))
+    assert (secret in first, secret in second, secret in guess) == (True, False, False)
+    assert "This link has been used" in second
+    ui = served.url.removesuffix("/api")
+    assert httpx.post(f"{ui}/login").status_code == httpx.post(f"{ui}/login/link").status_code == 401
+    assert httpx.post(f"{ui}/login", headers=served.headers).cookies
+    away = httpx.get(f"{ui}/login", params={"next": "//evil.example/x"}).text
+    assert '"/evil.example/x"' in away and '"//' not in away
+
+
+def test_the_viewer_shows_nothing_without_its_cookie(served: Served) -> None:
+    ui = served.url.removesuffix("/api")
+    asked = httpx.get(f"{ui}/runs/x?page=2")
+    assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Fruns%2Fx%3Fpage%3D2")
+    with httpx.Client() as owner:
+        owner.post(f"{ui}/login", headers=served.headers)
+        assert owner.get(f"{ui}/sql").status_code == 200
+        assert owner.get(f"{ui}/view/sql").headers["location"] == "/sql", "of pages of an earlier server"
+
+
+def test_the_printed_lines_lead_prefect_from_any_folder_to_the_server(served: Served, tmp_path: Path) -> None:
+    infuser, prefect = (f"{sys.executable} -P -m {name}" for name in ("flows.cli.main", "prefect"))
+    script = f'eval "$({infuser} serve --env)" && cd {tmp_path} && {prefect} deployment inspect infuser/full-pipeline'
+    lost = {"PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_PROFILE": "none"}
+    shown = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env={**served.environment, **lost}, capture_output=True, text=True
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "flows.full_pipeline" in shown.stdout
 
 
 def ask(served: Served, method: str, **headers: str) -> Any:

@@ -7,23 +7,19 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 from browser import Page, browser, chromium
 from crash_points import begun
 from launcher import SmallRun
-from places import ROOT
 from served import CONFIG, SMALL, Served, eventually
 
 from flows import deployment
 from infuser_core.results.lineage.graph import graph_of
-from infuser_core.results.lineage.markdown import artifact_key, page_key
+from infuser_core.results.lineage.markdown import PAGES, artifact_key, page_key
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
@@ -88,6 +84,8 @@ def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(serv
     assert {entry.phase for entry in second if entry.state == "ran"} >= {"update_solver", "select", "evaluate"}
     states = [task["state_name"] for task in served.post("task_runs/filter", {})]
     assert states.count("Cached") >= 5
+    lines = eventually(lambda: [line for line in messages(served) if line.startswith("rollout_dev, iteration 0:")], 20)
+    assert lines == ["rollout_dev, iteration 0: 1 artifact in the store"]
 
 
 def test_many_writers_at_once_are_all_served(served: Served) -> None:
@@ -100,7 +98,7 @@ def test_many_writers_at_once_are_all_served(served: Served) -> None:
     assert len(set(made)) == 60
 
 
-def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served) -> None:
+def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served, finished: str) -> None:
     artifacts = served.post("artifacts/filter", {"sort": "CREATED_DESC"})
     page = next(a["data"] for a in artifacts if a["key"].startswith("solver-after-update-"))
     for part in ("| step |", "## Recipe", "## Made from", "- solver: `", 'infuser sql "select * from updates where'):
@@ -112,14 +110,46 @@ def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served) -> None:
 def test_a_run_is_tagged_and_its_log_has_the_numbers_of_every_stage(served: Served, finished: str) -> None:
     (run, *_) = [root for root in served.roots() if root["name"] == finished]
     assert {f"run:{finished}", "config:nano", "seed:42"} <= {*run["tags"]}
-    asked = {"limit": 200, "sort": "TIMESTAMP_DESC"}
-
-    def scored() -> list[str]:
-        lines = [each["message"] for each in served.post("logs/filter", asked)]
-        return [line for line in lines if "score_influence" in line and "mean score" in line]
-
     # Prefect sends its log every few seconds.
-    assert eventually(scored, 20)
+    lines = eventually(
+        lambda: [line for line in messages(served) if "score_influence" in line and "mean score" in line], 20
+    )
+    pages = f"{served.url.removesuffix('/api')}{PAGES}"
+    assert all(f"  {pages}/influence-scores-iteration-" in line for line in lines), "the UI makes it a link"
+
+
+def test_task_runs_are_named_by_what_they_work_on(served: Served, finished: str) -> None:
+    names = {task["name"] for task in served.post("task_runs/filter", {})}
+    assert names >= {
+        "questions dev",
+        "questions validation",
+        "respond validation, iteration 0",
+        "rollout_dev, iteration 1",
+    }
+    flows = {run["name"] for run in served.post("flow_runs/filter", {})}
+    assert flows >= {finished, f"co-training of {finished}", f"evaluation of {finished}", "iteration-1"}
+
+
+def test_the_page_of_a_run_is_written_after_every_validation(served: Served, finished: str) -> None:
+    pages = [page for page in served.post("artifacts/filter", {}) if page["key"] == artifact_key("run", finished)]
+    validations = [
+        entry
+        for entry in Journal(served.store, finished).entries()
+        if (entry.phase, entry.state) == ("validate", "ran")
+    ]
+    assert len(pages) == len(validations) + 1
+
+
+def test_every_parameter_of_the_deployment_is_described(served: Served) -> None:
+    (deployment_row,) = served.post("deployments/filter", {})
+    parameters = deployment_row["parameter_openapi_schema"]["properties"]
+    assert all(each["description"] for each in parameters.values()) and parameters["configs"]["default"] == ["nano"]
+    assert "qwen3-4b" in parameters["configs"]["items"]["anyOf"][0]["enum"]
+
+
+def messages(served: Served) -> list[str]:
+    """The newest lines of Prefect's log."""
+    return [each["message"] for each in served.post("logs/filter", {"limit": 200, "sort": "TIMESTAMP_DESC"})]
 
 
 @BROWSER
@@ -134,8 +164,8 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     iterations = [r for r in served.post("flow_runs/filter", {}) if r["name"] == "iteration-1"]
     iteration = next(r for r in iterations if r["parameters"]["run"] == finished and r["state_name"] == "Completed")
 
-    page.open(f"{ui}/runs/flow-run/{iteration['id']}")
-    page.until("document.body.innerText.includes('Task runs')")
+    page.open(f"{ui}/v2/runs/flow-run/{iteration['id']}")
+    page.until("document.body.innerText.includes('Task Runs')")
     page.press("Artifacts")
     name = page_key(written.phase, written.iteration, written.key)
     assert name.startswith("generated-questions-iteration-1-")
@@ -144,19 +174,25 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     page.press(name)
 
     page.until("document.body.innerText.includes('Upstream pages')")
-    assert "Generated questions, iteration 1" in page.text()
+    page.until("document.body.innerText.includes('Generated questions, iteration 1')")
     page.photograph(shots / "2-artifact.png")
     above = graph.records[sources["generator"]]
-    upstream = f"/artifacts/key/{page_key(above.phase, above.iteration, above.key)}"
+    upstream = f"{PAGES}/{page_key(above.phase, above.iteration, above.key)}"
     link = f"a[href$='{upstream}']"
     # The UI opens links of Markdown pages in a new tab; this one stays to be photographed.
     page.value(f'document.querySelector("{link}").removeAttribute("target")')
     page.click(link)
 
-    page.until("location.pathname.startsWith('/artifacts/artifact/')")
+    page.until("location.pathname.startsWith('/v2/artifacts/artifact/')")
     page.until("document.body.innerText.includes('Generator after update, iteration 0')")
-    assert "gradient_norm" in page.text()
+    page.until("document.body.innerText.includes('gradient_norm')")
     page.photograph(shots / "3-upstream.png")
+
+    page.value("document.querySelector(\"a[href^='/view/']\").removeAttribute('target')")
+    page.click("a[href^='/view/']")
+    page.until(f"location.pathname === '/runs/{finished}/why/{above.key}'")
+    page.until("document.body.innerText.includes('update_generator')")
+    page.photograph(shots / "5-viewer.png")
 
 
 @BROWSER
@@ -166,31 +202,15 @@ def test_the_page_of_the_run_shows_its_curves_and_leads_to_every_artifact(
     shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
     graph = graph_of(Catalogue(served.store), finished)
     (newest,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == artifact_key("run", finished)]
-    page.open(f"{served.url.removesuffix('/api')}/artifacts/artifact/{newest['latest_id']}")
+    page.open(f"{served.url.removesuffix('/api')}/v2/artifacts/artifact/{newest['latest_id']}")
     page.until(f"document.body.innerText.includes('Run {finished}')")
     widths = page.until("[...document.querySelectorAll('img[src^=\"data:image\"]')].map(i => i.naturalWidth).join()")
     assert len(widths.split(",")) == 2 and "0" not in widths.split(",")
     page.photograph(shots / "4-run.png")
     linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
-    pages = {href for href in linked if href and href.startswith("/artifacts/key/")}
+    pages = {href for href in linked if href and href.startswith(f"{PAGES}/")}
     keys = {page_key(record.phase, record.iteration, record.key) for record in graph.records.values()}
-    assert pages >= {f"/artifacts/key/{key}" for key in keys}
-
-
-def test_its_link_leads_to_the_viewer_that_runs_over_the_store(served: Served, finished: str) -> None:
-    ui = served.url.removesuffix("/api")
-    asked = httpx.get(f"{ui}/view/runs/{finished}")
-    assert asked.status_code == 404 and "no `infuser view` runs" in asked.text
-    command = [sys.executable, "-m", "flows.cli.main", "view", "--no-browser"]
-    with subprocess.Popen(command, cwd=ROOT, env=served.environment, stdout=subprocess.PIPE, text=True) as viewer:
-        try:
-            assert viewer.stdout
-            address, _, token = viewer.stdout.readline().strip().partition("/?")
-            led = eventually(lambda: httpx.get(f"{ui}/view/runs/{finished}").headers.get("location"), 30)
-            assert led == f"{address}/runs/{finished}" and token not in led
-            assert httpx.get(f"{led}?{token}", follow_redirects=True).status_code == 200
-        finally:
-            viewer.terminate()
+    assert pages >= {f"{PAGES}/{key}" for key in keys}
 
 
 @pytest.mark.long

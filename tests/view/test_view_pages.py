@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from report_runs import HOSTILE, three_runs
+from report_runs import HOSTILE, Maker, make, row, three_runs
 
 from infuser_core.errors import UsageError
 from infuser_core.results.view.app import application, serve
@@ -17,6 +17,8 @@ from infuser_core.results.view.evaluations import sheet
 from infuser_core.results.view.questions import find
 from infuser_core.results.view.site import Listing
 from infuser_core.results.view.statements import saved
+from infuser_core.schemas import InfluenceScore, Question, Rollout, Update
+from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
@@ -150,6 +152,18 @@ def test_what_is_not_there_is_said_in_one_sentence(guest: TestClient, path: str)
     assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
 
 
+def test_a_run_shows_its_warnings(tmp_path: Path):
+    make(tmp_path, "one")
+    maker = Maker(store=Store(tmp_path), journal=Journal(tmp_path, "one"), run="one")
+    maker.journal.start_attempt()
+    step = row(Update, role="solver", num_tokens=9, num_responses=2, clip_fraction=0.9, entropy=1.0)
+    maker.commit("update_solver", 2, {"updates": [step]})
+    client = TestClient(application(tmp_path, TOKEN), base_url=HERE)
+    assert 'hx-get="/runs/one/warnings"' in client.get(f"/runs/one?token={TOKEN}").text
+    warnings = client.get("/runs/one/warnings").text
+    assert "iteration 2: solver: share of clipped tokens is 0.9" in warnings and warnings.count("<p") == 1
+
+
 def test_an_address_without_a_page_leads_back(guest: TestClient):
     answer = guest.get("/nothing")
     assert answer.status_code == 404 and "There is no page /nothing." in answer.text and 'href="/"' in answer.text
@@ -202,6 +216,39 @@ def test_the_list_of_runs_says_what_differs_and_draws_validation(guest: TestClie
     page = guest.get("/").text
     assert page.count("<polyline") == 3 and page.count("generator.update=true") == 2
     assert page.count('class="state done"') == 3
+
+
+def test_the_page_of_a_question_begins_with_its_key_its_answers_and_its_rank(tmp_path: Path):
+    make(tmp_path, "one")
+    maker = Maker(store=Store(tmp_path), journal=Journal(tmp_path, "one"), run="one")
+    maker.journal.start_attempt()
+    rollout = row(Rollout, rollout_id="7/d0/0", group_id="d0", role="generator", token_ids=[1], text="{}")
+    ids = [f"7/d0/0-{n:08x}" for n in range(3)]
+    questions = [
+        row(Question, question_id=each, rollout_id="7/d0/0", document_id="d0", text=f"What is {each}?",
+            choices=["one", "two"], answer="B")
+        for each in ids
+    ]  # fmt: skip
+    batch = maker.commit("generate_questions", 7, {"rollouts": [rollout], "questions": questions}, of="page")
+    answers = [
+        row(Rollout, rollout_id=f"{ids[1]}/{n}", group_id=ids[1], sample_index=n, role="solver", token_ids=[1],
+            text=f"so {n}", verdict="correct" if n else "wrong", reward=float(n > 0))
+        for n in range(3)
+    ]  # fmt: skip
+    answered = maker.commit("rollout_questions", 7, {"rollouts": answers}, of="page", questions=batch)
+    scores = [
+        row(InfluenceScore, question_id=each, status="scored", score=score)
+        for each, score in zip(ids, (0.5, 0.25, -0.5), strict=True)
+    ]
+    maker.commit("score_influence", 7, {"scores": scores}, of="page", questions=batch, rollouts=answered)
+    client = TestClient(application(tmp_path, TOKEN), base_url=HERE)
+    client.get(f"/?token={TOKEN}")
+    page = client.get(f"/runs/one/why/{ids[1]}").text
+    first = page[: page.index("<h2>More</h2>")]
+    assert f"<h1>What is {ids[1]}?</h1>" in first and "rank 2 of 3" in first and "+0.250" in first
+    assert re.search(r'class="key-answer">B\) two', first) and 'aria-label="2 of 3 right"' in first
+    assert 'hx-get="/runs/one/sheet/d0"' in first and "<circle" in first
+    assert "<details" in page and "<details open" not in page and ' id="answers" open' not in page
 
 
 def test_filters_leave_the_rows_that_a_reader_would_leave(asked: Callable[..., Listing]):

@@ -7,16 +7,18 @@ from typing import Any
 
 from infuser_core.config.phase_table import FACTS
 from infuser_core.errors import quantity
+from infuser_core.results.lineage.addresses import PAGES, VIEW
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import format_value
+from infuser_core.schemas import COLUMNS, Column
 from infuser_core.store import tables
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record, stage_title
 from infuser_core.store.store import Store
 
-VIEW = "/view"
-"""Path on Prefect's server that redirects to a running `infuser view`."""
 _PREVIEW, _FACTS, _LINE = 5, 3, 160
+_WIDE = 6
+"""Most columns of a preview: more would run off a page that has a side bar."""
 
 
 def artifact_key(*parts: str) -> str:
@@ -36,16 +38,23 @@ def page_key(phase: str, iteration: int, key: str) -> str:
 
 
 def described(record: Record, run: str) -> str:
-    """Description of an artifact below its title in Prefect's lists."""
-    facts = "; ".join(f"{name} {format_value(value)}" for name, value in list(record.summary.items())[:_FACTS])
-    return f"run {run}{': ' if facts else ''}{facts[:_LINE]}; see `infuser why {record.key}`"
+    """Description of an artifact below its title in Prefect's lists, which cut it: its main number comes first."""
+    curves = [curve.value for curve in FACTS[record.phase].curves] if record.phase in FACTS else []
+    facts = sorted(
+        ((name, value) for name, value in record.summary.items() if value != record.label),
+        key=lambda fact: (fact[0] not in curves[:1], not isinstance(fact[1], int | float)),
+    )
+    first, *others = [f"{name} {format_value(value)}" for name, value in facts[:_FACTS]] or [""]
+    place = f"iteration {record.iteration}" if record.iteration >= 0 else ""
+    return ", ".join(filter(None, [first, record.label, place, *others]))[:_LINE] + f"; run {run}"
 
 
 def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (), run: str = "") -> str:
     """Markdown page of an artifact with its `users`. With a `run`, it has links for Prefect's UI."""
     lines = [f"# {heading(record.phase, record.iteration)}", "", f"`{record.id}`, made in {record.seconds:.2f} s", ""]
     if run:
-        lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{record.key})", ""]
+        story = f"{VIEW}/runs/{run}/why/{record.key}"
+        lines += [f"[Its history in the viewer]({story}), with [what was made from it]({story}#used_by)", ""]
     facts = (*record.summary.items(), *record.machine.items())
     lines += [f"- **{name}**: {format_value(value)}" for name, value in facts]
     inputs = record.inputs.items()
@@ -56,9 +65,9 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
             source = Catalogue(store.root).find(key)
             sources.append(f"- {name}: {link(source) if source else f'`{key}`, which is no longer in the store'}")
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
-    for name, count in record.rows.items():
-        rows = tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
-        lines += ["", f"## {name} ({quantity(count, 'row')})", "", markdown_table(rows) if rows else "no rows", ""]
+    previews = {name: tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW) for name in record.rows}
+    for name, rows in sorted(previews.items(), key=lambda preview: not _has_text(preview[1])):
+        lines += ["", f"## {name} ({quantity(record.rows[name], 'row')})", "", *_preview(rows), ""]
         lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
     lines += ["", "## Made from", ""]
     lines += [f"- {name}: `{identity}`" for name, identity in inputs] or ["- nothing but its configuration"]
@@ -66,6 +75,31 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
         lines += ["", "## Used by", "", *[f"- `{user.id}`" for user in users]]
     lines += ["", "## Recipe", "", "```json", json.dumps(record.recipe, indent=1, sort_keys=True), "```"]
     return "\n".join(lines)
+
+
+def _has_text(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(COLUMNS.get(name, Column()).is_text for row in rows[:1] for name in row)
+
+
+def _preview(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines of a table with the columns that a person reads, texts first, and the names of the others."""
+    if not rows:
+        return ["no rows"]
+
+    def place(name: str) -> int:
+        """Texts come first, then values; identifiers, lists and empty columns come last."""
+        column, values = COLUMNS.get(name, Column()), [row[name] for row in rows if row[name] not in (None, "", [])]
+        if column.is_text and values:
+            return 0
+        if not values or isinstance(values[0], list | dict):
+            return 3
+        return 2 if column.refers_to or column.is_detail else 1
+
+    names = sorted(rows[0], key=place)
+    lines = [markdown_table([{name: row[name] for name in names[:_WIDE]} for row in rows])]
+    if names[_WIDE:]:
+        lines += ["", f"More columns: {', '.join(names[_WIDE:])}"]
+    return lines
 
 
 def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
@@ -83,7 +117,7 @@ def _cell(value: Any, width: int) -> str:
 def link(record: Record, text: str = "") -> str:
     """A Markdown link to an artifact's page in Prefect's UI, under its heading or `text`."""
     place = page_key(record.phase, record.iteration, record.key)
-    return f"[{text or heading(record.phase, record.iteration)}](/artifacts/key/{place})"
+    return f"[{text or heading(record.phase, record.iteration)}]({PAGES}/{place})"
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:

@@ -1,6 +1,6 @@
 """Outcome of a run: accuracies of the anchor (base model) and the selected checkpoint, stages, time and memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -81,9 +81,19 @@ def describe_result(root: Path, name: str) -> str:
         f"[{score['low']:.3f}, {score['high']:.3f}] ({quantity(score['questions'], 'question')})"
         for label, score in outcome["benchmarks"].items()
     ]
-    lines += [f"warning: {RunWarning(**warning)}" for warning in outcome["warnings"]]
+    lines += _warning_lines(RunWarning(**warning) for warning in outcome["warnings"])
     page = runs.report_folder(root, name) / "report.html"
     return "\n".join([*lines, f"report: {page}" if page.exists() else f"no report yet: `infuser report {name}`"])
+
+
+def describe_warnings(root: Path, name: str) -> list[str]:
+    """The warnings about a run, finished or not, as lines for a terminal."""
+    with closing(Lens(Store(root), runs=[name])) as lens:
+        return _warning_lines(run_warnings(lens, name))
+
+
+def _warning_lines(warnings: Iterable[RunWarning]) -> list[str]:
+    return [f"warning: {warning}" for warning in warnings]
 
 
 ENDS = 3

@@ -35,13 +35,13 @@ def run_story(view: RunView) -> Story:
         "origin": runs.describe_origin(root, run) or None,
     }
     scores = [{"benchmark": label, **row} for label, row in outcome["benchmarks"].items()]
-    warnings = [{"warning": str(RunWarning(**warning))} for warning in outcome["warnings"]]
+    warnings = [str(RunWarning(**warning)) for warning in outcome["warnings"]]
     rows = _scored_questions(view)
     best, worst = rows[:_ENDS], rows[::-1][:_ENDS]
     passages = [
         Passage(name="run", title="What was run", facts={name: value for name, value in facts.items() if value}),
         Passage(name="result", title="What came out", rows=scores, note="" if scores else "no benchmark result yet"),
-        Passage(name="warnings", title="Warnings", rows=warnings),
+        Passage(name="warnings", title="Warnings", note="\n  ".join(warnings)),
         table_passage("best", "Questions of the highest influence", best),
         table_passage("worst", "Questions of the lowest influence", worst),
         Passage(name="next", title="Look further", rows=_commands(run, outcome["selected_iteration"], best)),

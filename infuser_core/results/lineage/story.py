@@ -106,7 +106,8 @@ def table_passage(
 
 def to_text(story: Story) -> str:
     """The explanation as text for a terminal."""
-    lines = [f"{story.kind} {story.id} (run {story.run})", story.headline]
+    where = "" if story.id == story.run else f" (run {story.run})"
+    lines = [f"{story.kind} {story.id}{where}", story.headline]
     lines += [f"also: {line}" for line in story.also]
     for passage in story.passages:
         lines += ["", f"{passage.title}  [{passage.artifact}]" if passage.artifact else passage.title]

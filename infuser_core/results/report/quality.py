@@ -55,8 +55,8 @@ def _method_lines(checks: Mapping[str, Any]) -> list[str]:
     lines = [f"Whether a question stands alone is decided by {judge}."]
     if checks["strongest"]:
         lines.append(
-            f"Keys are checked by {text(checks['strongest'])}: a majority of its {checks['samples']} answers to a "
-            "question agrees with the key, disputes it, or is unclear."
+            f"Keys are checked by {text(checks['strongest'])}: a majority of its answers to a question "
+            f"({checks['samples']} of each) agrees with the key, disputes it, or is unclear."
         )
     if checks["limit"]:
         lines.append(f"At most {checks['limit']} questions per iteration were used, drawn by a hash of their id.")

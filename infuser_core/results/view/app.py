@@ -2,7 +2,7 @@
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -32,11 +32,17 @@ HEADERS = {
 """Headers of every response, so that a model's text cannot load or run anything."""
 
 
-def application(root: Path, token: str) -> FastAPI:
-    """The web application over the store at `root`; every request needs the token."""
+def _refuse(_: Request) -> Response:
+    return PlainTextResponse("open the address that `infuser view` printed\n", status_code=403)
+
+
+def application(
+    root: Path, token: str, *, hosts: Sequence[str] = HOSTS, refuse: Callable[[Request], Response] = _refuse
+) -> FastAPI:
+    """The web application over the store at `root`; requests without the token get the answer of `refuse`."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     site = ViewSite(root=root)
-    _guard(app, token)
+    _guard(app, token, hosts, refuse)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
 
     @app.exception_handler(InfuserError)
@@ -54,25 +60,33 @@ def application(root: Path, token: str) -> FastAPI:
     return app
 
 
-def _guard(app: FastAPI, token: str) -> None:
+def remember(answer: Response, request: Request, token: str) -> None:
+    """Set the cookie that opens the pages to this browser."""
+    answer.set_cookie(_cookie(request), token, httponly=True, samesite="strict")
+
+
+def _cookie(request: Request) -> str:
+    # Cookies ignore ports: the name keeps two viewers apart.
+    return f"infuser-view-{request.url.port}"
+
+
+def _guard(app: FastAPI, token: str, hosts: Sequence[str], refuse: Callable[[Request], Response]) -> None:
     """Refuse requests without the token, which comes from the printed address and later from a cookie."""
 
     @app.middleware("http")
     async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        # Cookies ignore ports: the name keeps two viewers apart.
-        cookie = f"infuser-view-{request.url.port}"
         query_token = request.query_params.get("token", "")
         if secrets.compare_digest(query_token.encode(), token.encode()):
             answer: Response = RedirectResponse(request.url.remove_query_params("token"), status_code=303)
-            answer.set_cookie(cookie, token, httponly=True, samesite="strict")
-        elif secrets.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+            remember(answer, request, token)
+        elif secrets.compare_digest(request.cookies.get(_cookie(request), "").encode(), token.encode()):
             answer = await call_next(request)
         else:
-            answer = PlainTextResponse("open the address that `infuser view` printed\n", status_code=403)
+            answer = refuse(request)
         answer.headers.update(HEADERS)
         return answer
 
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
 
 
 def serve(root: Path, *, port: int, announce: Callable[[str], object]) -> None:

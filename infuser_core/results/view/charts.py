@@ -16,14 +16,11 @@ _ORDER = [curve.title for phase in _FIRST for curve in phase.facts.curves]
 """Titles of the first charts; the others follow as they come."""
 _STEPS = ("entropy", "sampler_kl", "clip_fraction", "flat_share")
 """Columns of the optimizer steps that are drawn, as means over response tokens."""
-_UPDATES = f"""select run, iteration, role,
-    {", ".join(f"sum({name} * num_tokens) / nullif(sum(num_tokens), 0) as {name}" for name in _STEPS)}
-    from updates group by all order by run, iteration, role desc"""
-_COPIES = """select run, iteration, 1 - count(distinct text) / count(*) as value from questions
-    where phase = 'generate_questions' group by all order by run, iteration"""
 Point = tuple[float | None, float | None, float | None]
 """A value with the ends of its interval."""
 _NOTHING: Point = (None, None, None)
+_MEANS: dict[str, list[tuple[str, str, str, float]]] = {}
+"""Title, unit, role and value of the numbers of an artifact's rows, by key: a cache, as artifacts never change."""
 
 
 Lines = dict[str, dict[int, Point]]
@@ -62,7 +59,7 @@ def charts(lens: Lens, names: Mapping[str, str]) -> list[Chart]:
     """Charts of these runs, whose lines have these labels; charts without points are left out."""
     units: dict[str, str] = {}
     lines: dict[str, Lines] = {}
-    for title, unit, run, role, iteration, point in [*_from_tables(lens), *_from_records(lens, names)]:
+    for title, unit, run, role, iteration, point in [*_from_tables(lens, names), *_from_records(lens, names)]:
         units[title] = unit
         label = " ".join(part for part in (names[run] if len(names) > 1 else "", role) if part) or names[run]
         lines.setdefault(title, {}).setdefault(label, {})[iteration] = point
@@ -109,15 +106,35 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def _from_tables(lens: Lens) -> Iterator[tuple[str, str, str, str, int, Point]]:
-    for row in lens.query(_UPDATES):
-        for name in _STEPS:
+def _from_tables(lens: Lens, names: Mapping[str, str]) -> Iterator[tuple[str, str, str, str, int, Point]]:
+    """Points of the diagnostics of optimizer steps, and of the share of repeated questions."""
+    phases: tuple[str, ...] = (Phase.UPDATE_SOLVER, Phase.UPDATE_GENERATOR, Phase.GENERATE_QUESTIONS)
+    for run in names:
+        entries = [entry for entry in lens.catalogue.journal_entries(run) if entry.phase in phases]
+        _read_means(lens, [entry.key for entry in entries if entry.key not in _MEANS])
+        for entry in sorted(entries, key=lambda entry: (phases.index(entry.phase), entry.iteration)):
+            for title, unit, role, value in _MEANS[entry.key]:
+                yield title, unit, run, role, entry.iteration, (value, None, None)
+
+
+def _read_means(lens: Lens, keys: Sequence[str]) -> None:
+    """Compute the numbers of artifacts that are not in the cache."""
+    _MEANS.update({key: [] for key in keys})
+    steps: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in lens.rows("updates", keys, ("role", "num_tokens", *_STEPS)):
+        steps.setdefault((row["artifact_key"], row["role"]), []).append(row)
+    for (key, role), rows in steps.items():
+        tokens = sum(row["num_tokens"] for row in rows)
+        for name in _STEPS if tokens else ():
             column = COLUMNS[name]
+            mean = sum((row[name] or 0.0) * row["num_tokens"] for row in rows) / tokens
             title, unit = capitalize(column.label or name), "%" if column.is_share else column.unit
-            if row[name] is not None:
-                yield title, unit, row["run"], row["role"], row["iteration"], (row[name], None, None)
-    for row in lens.query(_COPIES):
-        yield "Repeated questions", "%", row["run"], "", row["iteration"], (row["value"], None, None)
+            _MEANS[key].append((title, unit, role, mean))
+    texts: dict[str, list[str]] = {}
+    for row in lens.rows("questions", keys, ("text",)):
+        texts.setdefault(row["artifact_key"], []).append(row["text"])
+    for key, lines in texts.items():
+        _MEANS[key].append(("Repeated questions", "%", "", 1 - len(set(lines)) / len(lines)))
 
 
 def capitalize(label: str) -> str:

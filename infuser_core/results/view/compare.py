@@ -9,7 +9,7 @@ from infuser_core.evaluation.statistics.tally import accuracy
 from infuser_core.results.report.comparison import contrasts, read_comparison
 from infuser_core.results.report.queries import ReportRun, differing, report_run, short
 from infuser_core.results.view.charts import average, charts
-from infuser_core.results.view.run import examples
+from infuser_core.results.view.run import examples, latest_questions
 from infuser_core.store import runs
 from infuser_core.store.views import Lens
 
@@ -29,8 +29,8 @@ def compared(root: Path, lens: Lens, names: Sequence[str]) -> dict[str, Any]:
     curves = charts(lens, labels)
     if len(set(variants.values())) < len(names):
         curves = average(curves, {labels[name]: variants[name] for name in names})
-    last = {name: examples(root, name).get("iteration") for name in names}
-    common = min((number for number in last.values() if number is not None), default=None)
+    latest = (latest_questions(root, name) for name in names)
+    common = min((number for number in latest if number is not None), default=None)
     return {
         "names": names,
         "labels": labels,

@@ -12,8 +12,6 @@ from infuser_core.config.run import RunConfig
 from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
-from infuser_core.results.lineage.outcome import results
-from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report.queries import flat
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.verdict import control_of, gains
@@ -52,9 +50,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "facts": provenance(root, graph_of(lens.catalogue, name), record, state),
         "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "differing": without_defaults(record.get("config", {})),
-        "results": results(lens.query, name),
         "charts": [chart.to_json() for chart in charts(lens, {name: name})],
-        "warnings": run_warnings(lens, name),
         "phases": lens.query(_TIME),
         "examples": examples(root, name),
     }
@@ -102,12 +98,18 @@ def run_progress(root: Path, name: str, state: str, config: Mapping[str, Any]) -
     }
 
 
+def latest_questions(root: Path, name: str) -> int | None:
+    """The latest iteration with scored questions, or else with questions; None before the first."""
+    entries = Journal(root, name).latest()
+    phases = (Phase.SCORE_INFLUENCE, Phase.GENERATE_QUESTIONS)
+    iterations = ([entry.iteration for entry in entries if entry.phase == phase] for phase in phases)
+    return max(next(filter(None, iterations), []), default=None)
+
+
 def examples(root: Path, name: str, iteration: int | None = None) -> dict[str, Any]:
     """Questions of one iteration (by default the latest that has them) with the highest and lowest influence, and
     malformed texts; empty before the first questions."""
-    iterations = {each.iteration for each in Journal(root, name).latest() if each.phase == Phase.GENERATE_QUESTIONS}
-    scored = {each.iteration for each in Journal(root, name).latest() if each.phase == Phase.SCORE_INFLUENCE}
-    number = max(scored or iterations, default=None) if iteration is None else iteration
+    number = latest_questions(root, name) if iteration is None else iteration
     if number is None:
         return {}
     with closing(Lens(Store(root), runs=[name], iterations=[number])) as lens:

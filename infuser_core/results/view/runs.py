@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from infuser_core.config.phase_table import Phase
+from infuser_core.config.phase_table import GRADINGS, Phase
 from infuser_core.errors import InfuserError, UsageError
 from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import graph_of, stale_reasons
 from infuser_core.results.lineage.pages import folds
+from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report.queries import differing, report_run
 from infuser_core.results.view.charts import charts
 from infuser_core.results.view.compare import compared, setting_label
@@ -85,12 +86,17 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
         state = state_of(site.root, name)
         config = runs.read_config(site.root, name)
         run = live_parts(site.root, name, state, config)
-        recent = {-1, *range(max(0, since), run["progress"]["total"] + 1)} if since >= 0 else None
-        with site.lens([name]) as lens, site.lens([name], iterations=recent) as recent_lens:
-            points = [chart.to_json(since) for chart in charts(recent_lens, {name: name})]
+        with site.lens([name]) as lens:
+            points = [chart.to_json(since) for chart in charts(lens, {name: name})]
             run |= verdict_parts(site.root, name, lens)
         parts = {part: site.html(f"run_{part}.html", run=run) for part in ("status", "verdict", "parts")}
         return {"state": state, "parts": parts, "charts": null_nonfinite(points)}
+
+    @app.get("/runs/{name}/warnings")
+    def warnings(name: str) -> HTMLResponse:
+        name = runs.find_run(site.root, name)
+        with site.lens([name]) as lens:
+            return site.page("run_warnings.html", warnings=run_warnings(lens, name))
 
     @app.get("/runs/{name}/lineage")
     def lineage(name: str) -> HTMLResponse:
@@ -126,7 +132,11 @@ def list_lines(root: Path) -> tuple[list[dict[str, Any]], list[Any]]:
 def _accuracies(catalogue: Catalogue, name: str) -> dict[str, Any]:
     """Validation accuracies of a run by iteration, its best and its selected iteration, and benchmark accuracies."""
     try:
-        entries = [(entry.iteration, catalogue.record(entry.key)) for entry in catalogue.journal_entries(name)]
+        entries = [
+            (entry.iteration, catalogue.record(entry.key))
+            for entry in Journal(catalogue.root, name).latest()
+            if entry.phase in (*GRADINGS, Phase.SELECT)
+        ]
     except InfuserError:
         # The list of runs names the damage.
         entries = []

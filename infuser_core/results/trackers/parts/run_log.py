@@ -18,7 +18,7 @@ from infuser_core.results.trackers.parts.follow import Followers
 from infuser_core.results.trackers.parts.points import Point, in_words, metrics_of
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import METRICS
-from infuser_core.terminal import Console, format_duration, ignore
+from infuser_core.terminal import Console, format_duration, ignore, number_ranges
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
@@ -26,7 +26,7 @@ def place_of(phase: str, iteration: int, iterations: int) -> str:
     if iteration < 0 or not iterations:
         return ""
     if phase not in TESTS:
-        return f"iteration {iteration} of 0-{iterations - 1}"
+        return f"iteration {iteration} of {number_ranges(range(iterations))}"
     return f"after {iteration} of {iterations}" if iteration else "anchor"
 
 
