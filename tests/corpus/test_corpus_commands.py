@@ -68,7 +68,7 @@ def test_mistakes_are_named(infuser, tmp_path):
         (("build", tmp_path / "a.md", "--search", "--out", tmp_path / "o"), 2),
         (("build", tmp_path / "a.md", "--judge", "odd", "--out", tmp_path / "o"), 2),
         (("build", tmp_path / "a.md", "--config", tmp_path / "part.yaml", "--out", tmp_path / "o"), 2),
-        (("build", tmp_path / "nowhere.pdf", "--out", tmp_path / "o"), 3),
+        (("build", tmp_path / "nowhere.pdf", "--out", tmp_path / "o"), 2),
         (("audit", "--pool", tmp_path, "--reference", tmp_path, "--mode", "odd", "--out", tmp_path / "o"), 2),
         (("audit", "--pool", tmp_path / "nowhere", "--reference", tmp_path, "--out", tmp_path / "o"), 3),
         (("convert", tmp_path / "empty", "--out", tmp_path / "p"), 2),

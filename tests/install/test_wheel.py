@@ -89,7 +89,9 @@ def test_shipped_files_are_found(infuser: Infuser):
 
 def test_a_first_configuration_is_written_and_plans(infuser: Infuser):
     written = infuser("init", "neu & leer")
-    assert written.stdout.splitlines() == ["neu & leer/start.yaml", "next: infuser run 'neu & leer/start.yaml'"]
+    command = "infuser run 'neu & leer/start.yaml'"
+    steps = f"next: edit anchor, data.dev and corpus.pool in it, then: {command}"
+    assert written.stdout.splitlines() == ["neu & leer/start.yaml", steps]
     planned = infuser("plan", "neu & leer/start.yaml", "--gpus", "cpu")
     assert planned.returncode == 0, planned.stderr
 
