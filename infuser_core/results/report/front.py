@@ -119,12 +119,12 @@ def summary(query: Query, trial: Trial) -> list[str]:
     contrasts = [row for row in _contrasts(query, trial) if row.phase == Phase.EVALUATE] or _contrasts(query, trial)
     if trial.control and contrasts:
         gaps = "; ".join(
-            f"{row.benchmark} {points(row.difference)} points [{points(row.low)}, {points(row.high)}]"
+            f"{_label(row)} {points(row.difference)} points [{points(row.low)}, {points(row.high)}]"
             for row in contrasts
         )
         changes = ", ".join(f"{leaf}={short(trial.control.leaves.get(leaf))}" for leaf in differing(trial.runs))
         sentences.append(
-            f"Minus its control {text(trial.control.run)} ({changes or 'the same settings'}), on the same questions: "
+            f"Compared with its control {text(trial.control.run)} ({changes or 'the same settings'}), on the same questions: "
             f"{gaps}."
         )
     else:
@@ -132,8 +132,8 @@ def summary(query: Query, trial: Trial) -> list[str]:
     return sentences
 
 
-def _label(gain: Gain) -> str:
-    return text(gain.benchmark).replace("_", " ")
+def _label(row: Gain | Contrast) -> str:
+    return text(row.benchmark).replace("_", " ")
 
 
 def _contrasts(query: Query, trial: Trial) -> list[Contrast]:
