@@ -80,7 +80,7 @@ class Console:
 
     @staticmethod
     def here(*, plain: bool = False) -> "Console":
-        """Create a console for this process's standard error; `plain` writes plain lines if that is no terminal."""
+        """Create a console for this process's standard error; `plain` writes plain lines if that is not a terminal."""
         is_terminal = sys.stderr.isatty()
         return Console(enabled=is_terminal, plain=plain and not is_terminal)
 

@@ -340,7 +340,7 @@ def update_solver(
     solver: ArtifactRef,
     anchor: ArtifactRef,
 ) -> Work:
-    """Update the solver with optimizer steps (phase 5); log-probabilities stored in `scores` spare a forward pass."""
+    """Update the solver with optimizer steps (phase 5); log-probabilities stored in `scores` save a forward pass."""
     settings = solver_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -98,7 +98,7 @@ def _pack(parts: Sequence[bytes]) -> TextBatch:
 
 
 def keys(batch: TextBatch, n: int) -> np.ndarray:
-    """Hash the n words that begin at each word: uint64. With a mark among them, the hash equals that of no n-gram."""
+    """Hash the n words that begin at each word: uint64. Across the end of a text, the hash equals no n-gram's."""
     count = max(batch.num_words - n + 1, 0)
     if not count:
         return np.empty(0, dtype=np.uint64)
@@ -117,7 +117,7 @@ def keys(batch: TextBatch, n: int) -> np.ndarray:
 
 
 def whole_keys(batch: TextBatch, texts: np.ndarray) -> np.ndarray:
-    """Hash each text as a single n-gram: uint64. `texts` are the numbers of texts of fewer than n words."""
+    """Hash each of `texts` (indices of texts with fewer than n words) as a single n-gram: uint64."""
     ends = batch.blanks[batch.marks[texts]]
     starts = np.concatenate([[0], batch.marks + 1])[texts]
     firsts = batch.blanks[starts] + 1

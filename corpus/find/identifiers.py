@@ -95,7 +95,7 @@ def handle(value: str) -> str:
 
 
 def url(value: str) -> str:
-    """Canonical web address: `url:` and the address, without what does not identify a resource.
+    """Canonical web address: `url:` and the address, without fragments and tracking parameters.
 
     Left out are scheme, default port, dot segments, fragment and tracking parameters. The path keeps its case:
     servers may distinguish `/A` and `/a`. An address without a host (`local:/x`) is unchanged.

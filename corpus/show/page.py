@@ -37,7 +37,7 @@ _SCRIPTED = re.compile(r"[_^]\{|\\(?:frac|sqrt|sum|int)")
 def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
     """Write the review page: `books` random books that have documents, `chunks` chunks of each; the seed is fixed.
 
-    Raises UsageError for a folder that is no built pool.
+    Raises UsageError for a folder that is not a built pool.
     """
     require_built(pool)
     sources = read_sources(pool)

@@ -57,9 +57,7 @@ def status(
     ] = False,
     digest: Annotated[
         bool,
-        typer.Option(
-            "--digest", help="Print the digests of the run's artifacts and of the run: equal for equal results."
-        ),
+        typer.Option("--digest", help="Print a digest of the run; runs with equal results have equal digests."),
     ] = False,
     verbose: Verbose = False,
     as_json: AsJson = False,

@@ -40,7 +40,7 @@ def keep_settling(root: Path, finished: threading.Event, *, since: datetime) -> 
 
 
 def settle_at_start(root: Path, *, since: datetime | None = None) -> None:
-    """Mark runs that a killed process left as Running as Crashed, before a new run starts.
+    """Before a new run starts, mark runs as Crashed that a killed process left in the state Running.
 
     Runs that have just begun may not hold their lock yet and are skipped. `since` as for `keep_settling`; None if this
     process serves no deployment.

@@ -28,7 +28,7 @@ GRADING = ("route", "answer_type", "tolerance", "unit")
 
 
 class _Malformed(Exception):
-    """Error for a line that is no valid question; the message says why."""
+    """Error for a line that is not a valid question; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Refusals:
         self._refused += len(refused)
 
     def check(self) -> None:
-        """Raises MalformedInputError if a line is no question, or there is no line."""
+        """Raises MalformedInputError if a line is not a question, or there is no line."""
         if not self._lines:
             raise MalformedInputError("no lines on standard input", hint=_HELP)
         if self._refused:

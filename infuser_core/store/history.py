@@ -33,7 +33,7 @@ class History:
     earlier: Sequence[FormerSettings] = ()
     """Settings of the runs that it descends from, oldest first."""
     forked_from: str = ""
-    """Name of the run that it was forked from; empty if it is no fork."""
+    """Name of the run that it was forked from; empty if it is not a fork."""
 
     @property
     def first(self) -> RunConfig:

@@ -55,7 +55,7 @@ class Problem:
     remedy: str = ""
     """Action to take; empty if nothing needs to be done."""
     key: str = ""
-    """Key of the artifact at fault; empty if it is no artifact."""
+    """Key of the artifact at fault; empty if it is not an artifact."""
     runs: tuple[str, ...] = ()
     """Names of the runs that hold the artifact."""
     bytes: int = 0

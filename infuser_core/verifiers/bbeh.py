@@ -6,7 +6,7 @@ rules that holds decides, and its name is the reason:
 
 - equal text;
 - equal number: both are decimal numbers of the same value (`25`, `25.0`). A comma in a reference separates answers; in
-  an answer it may group thousands (`8,749`). `nan` and `inf` are no numbers;
+  an answer it may group thousands (`8,749`). `nan` and `inf` are not numbers;
 - equal without parentheses: one letter, in parentheses on either side (`(A)`, `a`);
 - equal without quotes: `'` and `"` do not count;
 - equal without brackets: one pair of square brackets around the whole text, on either side;

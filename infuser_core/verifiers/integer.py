@@ -40,14 +40,14 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def parse_integer(text: str) -> int | None:
-    """The integer of a text, without degree, percent and dollar signs; None if it is no integer of three digits."""
+    """The integer of a text, without degree, percent and dollar signs; None if it is not an integer of three digits."""
     bare = unwrap(text.translate(FULL_WIDTH))
     match = _INTEGER.fullmatch(_DECORATION.sub("", bare).strip())
     if match:
         return int(match.group(1))
     if is_too_big(bare):
         return None
-    # Sides before the last equals sign must contain a name: `41 = 42` is no answer.
+    # Sides before the last equals sign must contain a name: `41 = 42` is not an answer.
     *names, last = split_at(tokenize(bare), frozenset(["="]))
     if not all(any(token.isalpha() and len(token) < 4 for token in side) for side in names):
         return None

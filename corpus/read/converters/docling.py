@@ -1,4 +1,4 @@
-"""PDF converter that runs docling by the command in `INFUSER_DOCLING`, which may include further options."""
+"""PDF converter that runs docling with the command in `INFUSER_DOCLING`, which may include further options."""
 
 import re
 import shlex

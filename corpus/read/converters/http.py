@@ -23,7 +23,7 @@ def trouble(job: ConversionJob) -> str:
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF by the service. An answer that is not Markdown gives a rejected page row.
+    """Convert one PDF by the service. Returns a rejected page row for an answer that is not Markdown.
 
     Raises DocumentError if the service does not answer.
     """

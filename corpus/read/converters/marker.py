@@ -1,4 +1,4 @@
-"""PDF converter that runs marker by the command in `INFUSER_MARKER`, on ranges of pages.
+"""PDF converter that runs marker with the command in `INFUSER_MARKER`, on ranges of pages.
 
 marker's licence, memory use and crashes stay outside this process.
 
@@ -82,7 +82,7 @@ class _Range:
 
 
 def command_fault(command: str) -> str:
-    """Return that a command's program is not installed; empty if it is."""
+    """Return an error message if the command's program is not installed, else an empty string."""
     words = shlex.split(command)
     return "" if words and shutil.which(words[0]) else f"no command {command!r} is installed"
 
@@ -93,7 +93,7 @@ def trouble(job: ConversionJob) -> str:
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF to Markdown with its page map. A file that marker cannot convert gives a rejected page row.
+    """Convert one PDF to Markdown with its page map. Returns a rejected page row for a file that marker cannot convert.
 
     Raises DocumentError if the command itself cannot work: not installed, or its weights, font or server missing.
     """

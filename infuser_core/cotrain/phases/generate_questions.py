@@ -69,7 +69,7 @@ class GenerateSettings:
     """Constant shares of the batch by arm, and the field that names a document's arm; empty unless the budget's mode
     is `shares`."""
     writer: Mapping[str, str]
-    """Identity of a writer that is no checkpoint; empty for the generator's checkpoint."""
+    """Identity of a writer that is not a checkpoint; empty for the generator's checkpoint."""
     batch: Sequence[str]
     """Documents of the batch if exclusions change it, else empty."""
 

@@ -24,7 +24,7 @@ ChoiceOrder = Literal["as_written", "shuffled"]
 
 
 class Reason(StrEnum):
-    """Reasons why a generator's text is no valid question."""
+    """Reasons why a generator's text is not a valid question."""
 
     EMPTY_RESPONSE = "empty_response"
     NO_JSON_CONTENT = "no_json_content"
@@ -41,7 +41,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Malformed:
-    """Result of parsing a text that is no valid question."""
+    """Result of parsing a text that is not a valid question."""
 
     reason: str
     """A value of Reason, or a reason of the route."""

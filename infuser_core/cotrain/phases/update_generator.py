@@ -34,7 +34,7 @@ class GeneratorSettings:
     reward: str
     """Name of the reward."""
     invalid: float
-    """rho_inv: reward of a text that is no valid question."""
+    """rho_inv: reward of a text that is not a valid question."""
     left_out: Sequence[str]
     """Questions that the configuration excludes from this iteration."""
 

@@ -39,7 +39,7 @@ class GradientSettings:
     batches: int
     """Batches drawn."""
     invalid: float
-    """Reward of a text that is no question."""
+    """Reward of a text that is not a question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

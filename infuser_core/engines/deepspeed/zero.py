@@ -197,7 +197,7 @@ class Zero:
         return result
 
     def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
-        """Log-probabilities whose backward only reports to recording layers, without gradients. All ranks call it."""
+        """Log-probabilities whose backward pass only feeds the recording layers: no gradients. All ranks call this."""
         logprobs_S: Tensor = self._engine.module(batch, temperature, receiver)
         return logprobs_S
 

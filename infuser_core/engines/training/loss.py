@@ -1,4 +1,4 @@
-"""Compute the loss of a packed micro-batch, and collect report and log-probabilities of a pass of micro-batches.
+"""Compute the loss of a packed micro-batch, and collect the report and log-probabilities of a pass over micro-batches.
 
 Shapes: _S response tokens of a micro-batch.
 """
@@ -34,7 +34,7 @@ class Policy(Protocol):
 def forward_terms(
     policy: Policy, batch: MicroBatch, objective: Objective, denominator: int
 ) -> tuple[ObjectiveTerms, Tensor]:
-    """Run a forward pass; returns its `batch_terms` and log-probabilities. Entropies are computed only for a bonus."""
+    """Forward pass; returns `batch_terms` and log-probabilities. Entropy is computed only for an entropy bonus."""
     entropy_S = None
     if objective.entropy:
         logprobs_S, entropy_S = policy.with_entropy(batch, temperature=objective.temperature)

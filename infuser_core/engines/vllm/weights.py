@@ -1,4 +1,4 @@
-"""Compute checksums of the weights in a vLLM engine by the checkpoint's names, also of fused, sharded or packed ones.
+"""Compute checksums of a vLLM engine's weights, which may be fused, sharded or packed, by their names in checkpoints.
 
 A kernel may multiply by its own packed copy of a layer's weights. To read that copy, the identity is multiplied by it,
 which gives every weight exactly. Norms, biases and embeddings are read from memory.

@@ -36,7 +36,7 @@ class Spread:
 
     mean: Fraction
     sd: float | None = None
-    """Sample standard deviation (n - 1); None for a single seed. It is no confidence interval."""
+    """Sample standard deviation (n - 1); None for a single seed. It is not a confidence interval."""
     low: float | None = None
     """Lower end of the 95% t interval of the mean; None for a single seed."""
     high: float | None = None

@@ -20,7 +20,7 @@ THOUGHTS = r"</?think(ing)?>"
 FOREIGN = r"[^\P{L}\p{Latin}\p{Greek}\p{Common}]"
 """Letters of other scripts than Latin, Greek and those of formulas (RE2)."""
 FOREIGN_SHARE = 0.02
-"""Share of a response's characters that such letters may be: a name or a quotation is no change of language."""
+"""Share of a response's characters that such letters may be: a name or a quotation is not a change of language."""
 
 MEASURES: Mapping[str, str] = {
     "one_box": "one boxed answer",

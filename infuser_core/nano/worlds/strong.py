@@ -1,4 +1,4 @@
-"""The strong world: the basic one with a better anchor, for a strong generator or a strong solver."""
+"""Micro-world `strong`: the basic one with a better-trained anchor, for a strong generator or a strong solver."""
 
 from infuser_core.nano.world import Schedule, WorldConfig
 

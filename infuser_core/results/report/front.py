@@ -124,8 +124,8 @@ def summary(query: Query, trial: Trial) -> list[str]:
         )
         changes = ", ".join(f"{leaf}={short(trial.control.leaves.get(leaf))}" for leaf in differing(trial.runs))
         sentences.append(
-            f"Compared with its control {text(trial.control.run)} ({changes or 'the same settings'}), on the same questions: "
-            f"{gaps}."
+            f"Compared with its control {text(trial.control.run)} ({changes or 'the same settings'}), on the same "
+            f"questions: {gaps}."
         )
     else:
         sentences.append("The store has no control: a run of the same seed whose generator is never updated.")

@@ -13,7 +13,7 @@ gzip-compressed.
 
 Values are compared outside of the sandbox, and the expected ones never enter it. Returned values are decoded from
 tagged JSON, so every value has a built-in type and no comparison runs code of the program. Integers and floats compare
-by value, as in the benchmarks; a boolean is no number.
+by value, as in the benchmarks; a boolean is not a number.
 """
 
 import gzip

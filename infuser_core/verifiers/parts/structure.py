@@ -109,7 +109,7 @@ def is_name(side: Node) -> bool:
 
 
 def _strip_parentheses(tokens: Tokens) -> Tokens:
-    """Strip outer parentheses that only group. `((1,2))` is unchanged: it is no pair."""
+    """Strip outer parentheses that only group. `((1,2))` is unchanged: it is not a pair."""
     bare = tokens
     while len(bare) > 2 and bare[0] == "(" and closing_index(bare, 0) == len(bare) - 1:
         if len(split_at(bare[1:-1], COMMA)) > 1:

@@ -5,7 +5,7 @@ A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg
 and are ignored, unless they may change the value: `43 million`, `43 squared`, `not 43`.
 
 Times of day: `7:05`, `4:30\text{ p.m.}`, `16:30:10`, `9 AM`, `12 noon`. As a ratio `7:05` would equal `14:10`, so two
-times are compared as times. As with units, a side may omit the half of the day; if both name one, it has to agree.
+times are compared as times. As with units, a side may omit AM or PM; if both name one, it has to agree.
 """
 
 import itertools
@@ -179,7 +179,7 @@ def _may_be_unit(tokens: Tokens, place: int, least: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def parse_unit(text: str) -> Unit | None:
-    r"""The unit of a text like `m/s^2`, `\mathrm{~kg}` or `square inches`; None if it is no unit."""
+    r"""The unit of a text like `m/s^2`, `\mathrm{~kg}` or `square inches`; None if it is not a unit."""
     text = re.sub(r"\\(?:mathrm|text|mathbf|rm|operatorname)|[${}~()]|\\[,!;: ]", " ", text)
     text = re.sub(r"\^\s*\\circ\s*C?", "°", text).replace("·", "*").replace(r"\cdot", "*").replace(r"\times", "*")
     text = re.sub(r"\bper\b", "/", text.strip().removesuffix("."))
@@ -236,13 +236,13 @@ class TimeOfDay:
     seconds: int
     """Seconds since midnight as written, regardless of `pm`."""
     pm: bool | None
-    """Whether it is after noon; None if no half of the day is named."""
+    """Whether it is PM; None if neither AM nor PM is named."""
     is_number: bool
     """Whether it is a bare number, which is a time only next to another time."""
 
     @property
     def seconds_of_day(self) -> int:
-        """Seconds since midnight, with the half of the day if it is named."""
+        """Seconds since midnight; AM or PM counts if it is named."""
         return self.seconds if self.pm is None else self.seconds % 43_200 + 43_200 * self.pm
 
 
@@ -261,7 +261,7 @@ def _time_of_day(tokens: Tokens) -> TimeOfDay | None:
 
 
 def same_time(answer: Tokens, reference: Tokens) -> bool | None:
-    """Whether two times of day are the same; None if a side is no time, or both are bare numbers."""
+    """Whether two times of day are the same; None if a side is not a time, or both are bare numbers."""
     if len(answer) == len(reference) == 1 and answer[0].isdigit() and reference[0].isdigit():
         return None
     reference_time = _time_of_day(reference)

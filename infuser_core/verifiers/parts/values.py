@@ -48,7 +48,7 @@ class Rules:
     radians: bool = False
     """The question asks for radians: a reference without a unit is in radians, and degrees are converted."""
     ratio: bool = False
-    """The question asks for a ratio: `3:20` is no time of day."""
+    """The question asks for a ratio: `3:20` is not a time of day."""
 
     @property
     def has_tolerance(self) -> bool:
@@ -240,12 +240,12 @@ def _compare_without_algebra(answer: Tokens, reference: Tokens) -> Finding | Non
     if _is_indexed(answer) or _is_indexed(reference):
         # math-verify drops the index of a number: it reads 7_{1} as 7.
         return unverified(Stage.REFERENCE) if _is_indexed(reference) else wrong(Stage.UNREADABLE)
-    # Repeating the question is no answer: an integral is accepted only if the reference has one.
+    # Repeating the question is not an answer: an integral is accepted only if the reference has one.
     return wrong(Stage.UNEVALUATED) if (_OPERATORS & set(answer)) - set(reference) else None
 
 
 def _is_indexed(tokens: Tokens) -> bool:
-    """Whether a number or a bracket has an index that is no base."""
+    """Whether a number or a bracket has an index that is not a base."""
     bases = [base for base, mark in itertools.pairwise(tokens) if mark == "_"] if "_" in tokens else []
     return any(base[-1].isdigit() or base == ")" for base in bases) and not _BASED.fullmatch(spell(tokens))
 

@@ -106,7 +106,7 @@ def run_program(line: RequestPipes, order: "dict[str, Any]") -> None:
     try:
         execute(order, module)
     except SystemExit as end:
-        # `exit()` is no failure, and its text goes to standard error.
+        # `exit()` is not a failure, and its text goes to standard error.
         if isinstance(end.code, str):
             sys.stderr.write(end.code + "\n")
 

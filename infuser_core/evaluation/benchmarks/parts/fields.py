@@ -74,9 +74,9 @@ def column_paths(row: Row, above: str = "") -> Iterator[str]:
 
 
 def chat_turns(value: Any, role: str) -> list[str] | None:
-    """Texts of one role's turns of a chat, which may be JSON in a cell; None if the value is no chat.
+    """Texts of one role's turns of a chat, which may be JSON in a cell; None if the value is not a chat.
 
-    Raises DocumentError for a turn with an image, or another part that is no text.
+    Raises DocumentError for a turn with an image, or another part that is not a text.
     """
     chat = parse_list(value)
     is_chat = isinstance(chat, list) and all(

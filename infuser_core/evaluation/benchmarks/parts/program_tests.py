@@ -51,7 +51,7 @@ def tests_from_evalplus(row: Mapping[str, Any]) -> dict[str, Any]:
 def tests_from_hf(row: Mapping[str, Any]) -> dict[str, Any]:
     """Make tests from a row of the Hugging Face layout; missing results are the reference solution's.
 
-    Raises DocumentError for anything in the row's `test` that is no literal.
+    Raises DocumentError for anything in the row's `test` that is not a literal.
     """
     name = _name(row)
     try:

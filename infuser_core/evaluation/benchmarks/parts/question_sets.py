@@ -54,7 +54,7 @@ _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "te
 def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
     """Load the questions of a source. `seed` matters for micro-worlds only, `evaluated` for samples without leakage.
 
-    Raises DocumentError naming the file and the row if a field is missing or the answer is no choice.
+    Raises DocumentError naming the file and the row if a field is missing or the answer is not a choice.
     """
     if isinstance(source, MixQuestions):
         return _load_mixed(source, seed, evaluated)

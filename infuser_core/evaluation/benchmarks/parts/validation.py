@@ -49,7 +49,7 @@ def question_key(question: Question) -> str:
 def question_identity(question: Question) -> tuple[str, str]:
     """Key of equal questions that also compares the operators in their formulas: 5 + 3 is not 5 - 3.
 
-    A hyphen between two letters is no operator, and neither is `=`, which some copies of `2 + 2 = ?` lack.
+    A hyphen between two letters is not an operator, and neither is `=`, which some copies of `2 + 2 = ?` lack.
     """
     text = unicodedata.normalize("NFKC", question.text)
     operators = []
