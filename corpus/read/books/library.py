@@ -72,7 +72,7 @@ def suffix_of(name: str) -> str:
 
 
 def find_books(tree: BookTree) -> list[BookLayout]:
-    """Find multi-part books in a tree, except books inside other books; the layout with most parts wins."""
+    """Find multi-part books in a tree, except books inside other books; the layout with most text wins."""
     longest: dict[str, tuple[int, BookLayout]] = {}
     for kind in formats():
         try:
