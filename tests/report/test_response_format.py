@@ -1,4 +1,4 @@
-"""What an anchor keeps of its manners: the form of answers by checkpoint, and paired changes."""
+"""Format of the answers of an anchor by checkpoint, and paired changes."""
 
 import json
 from collections.abc import Sequence
