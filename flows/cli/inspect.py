@@ -70,7 +70,7 @@ def status(
     from infuser_core.results.lineage.attempts import state_of
 
     root = settings.store_root()
-    name = runs.find_run(root, run)
+    name = runs.find_method(root, run)
     if digest:
         _print_digests(root, name, verbose=verbose, as_json=as_json)
         return
@@ -88,7 +88,7 @@ def status(
     earlier = [part for part in parts if part not in shown_parts]
     left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
     trend = progress.describe_trend(parts)
-    text = f"{name}: {state}\n{format_rows(rows)}{trend}{left_out}{note_latest(root, run, 'status')}"
+    text = f"{name}: {state}\n{format_rows(rows)}{trend}{left_out}{note_latest(root, run, name, 'status')}"
     show(facts, text, as_json=as_json)
 
 
@@ -136,9 +136,10 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
     from infuser_core.results.lineage import outcome
 
     root = settings.store_root()
-    name = runs.find_run(root, run)
+    name = runs.find_method(root, run)
     facts = outcome.result(root, name) if as_json else None
-    show(facts, lambda: f"{outcome.describe_result(root, name)}{note_latest(root, run, 'result')}", as_json=as_json)
+    note = note_latest(root, run, name, "result")
+    show(facts, lambda: f"{outcome.describe_result(root, name)}{note}", as_json=as_json)
 
 
 def show_artifact(
@@ -207,8 +208,8 @@ def why(
     from infuser_core.results.lineage.why import why as ask
 
     root = settings.store_root()
-    story = ask(root, name or runs.find_run(root, run), run=run)
-    latest = note_latest(root, name or run, "why")
+    story = ask(root, name or runs.find_method(root, run), run=run)
+    latest = note_latest(root, name or run, story.run, "why")
     if html is not None:
         from infuser_core.results.lineage.pages import to_html
 

@@ -41,12 +41,13 @@ def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
         typer.echo(printable(text if isinstance(text, str) else text()))
 
 
-def note_latest(root: Path, run: str | None, command: str) -> str:
-    """Last line of an answer about the latest run, if the store has several and none was named; else empty."""
-    number = len(list_runs(root))
-    if run is not None or number < 2:
+def note_latest(root: Path, run: str | None, name: str, command: str) -> str:
+    """Last line of an answer about the run `name`, if the store has several and the user named none; else empty."""
+    names = list_runs(root)
+    if run is not None or len(names) < 2:
         return ""
-    return f"\nlatest of {number} runs; `infuser {command} RUN` for another, `infuser runs` lists them"
+    place = f"latest of {len(names)} runs" if name == names[-1] else f"the latest of {len(names)} runs is its control"
+    return f"\n{place}; `infuser {command} RUN` for another, `infuser runs` lists them"
 
 
 def warn(line: str) -> None:

@@ -89,6 +89,33 @@ def find_run(root: Path, name: str | None) -> str:
     return names[-1]
 
 
+def find_method(root: Path, name: str | None) -> str:
+    """Find a run by its name; without a name, the latest run, or the run whose control the latest one is."""
+    match = find_run(root, name)
+    if name is not None:
+        return match
+    return next((other for other in reversed(list_runs(root)) if control_of(root, other) == match), match)
+
+
+def control_of(root: Path, name: str) -> str:
+    """The run with the same base configuration and seed whose generator never learns; empty if there is none."""
+    own = _naming(root, name)
+    if not own or not own[2]:
+        return ""
+    others = (other for other in reversed(list_runs(root)) if other != name)
+    return next((other for other in others if _naming(root, other) == (*own[:2], False)), "")
+
+
+def _naming(root: Path, name: str) -> Sequence[Any]:
+    """Base name, seed and whether the generator learns; empty for a run whose record cannot be read."""
+    try:
+        config = read_config(root, name)
+    except (StoreError, FileNotFoundError):
+        return ()
+    generator = config.get("cotrain", {}).get("generator", {})
+    return config.get("name"), config.get("seed"), bool(generator.get("update", True))
+
+
 def match_run(root: Path, name: str) -> str:
     """Find a run (see `find_run`) by a text that may also mean something else; empty if no name begins with the text.
 
@@ -99,11 +126,11 @@ def match_run(root: Path, name: str) -> str:
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Find runs by name (see `find_run`), without duplicates; if `names` is empty, the latest run.
+    """Find runs by name (see `find_run`), without duplicates; if `names` is empty, that of `find_method`.
 
     Raises UsageError if a run does not exist.
     """
-    return list(dict.fromkeys(find_run(root, name) for name in names)) or [find_run(root, None)]
+    return list(dict.fromkeys(find_run(root, name) for name in names)) or [find_method(root, None)]
 
 
 def finished_runs(root: Path, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,17 @@ from flows.cli import run as commands
 from flows.full_pipeline import infuser
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.store.runs import NAME_CHARS, check_name, create_run, find_run, list_runs, read_config
+from infuser_core.store.runs import (
+    NAME_CHARS,
+    check_name,
+    control_of,
+    create_run,
+    find_method,
+    find_run,
+    list_runs,
+    mark_latest,
+    read_config,
+)
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.yaml"
 ODD = [
@@ -117,3 +127,14 @@ def test_a_run_goes_by_the_beginning_of_its_name(tmp_path: Path):
     with pytest.raises(UsageError, match="no run named wyde") as none:
         find_run(tmp_path, "wyde")
     assert none.value.hint.startswith("did you mean wide?")
+
+
+def test_without_a_name_a_reader_gets_the_method_and_not_its_control(tmp_path: Path):
+    for name, update in (("method", True), ("other", True), ("control", False)):
+        seed = 2 if name == "other" else 1
+        config = {"name": "nano", "seed": seed, "cotrain": {"generator": {"update": update}}}
+        create_run(tmp_path, name, config)
+        mark_latest(tmp_path, name)
+    assert find_run(tmp_path, None) == "control"
+    assert find_method(tmp_path, None) == "method" and control_of(tmp_path, "method") == "control"
+    assert find_method(tmp_path, "control") == "control" and control_of(tmp_path, "other") == ""

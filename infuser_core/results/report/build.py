@@ -14,7 +14,6 @@ from infuser_core.results.report.charts import ChartSeries
 from infuser_core.results.report.content import Report
 from infuser_core.results.report.queries import report_run, report_runs
 from infuser_core.results.view.questions import MEASURED, SCORED
-from infuser_core.results.view.verdict import control_of
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
@@ -37,7 +36,7 @@ def write_report(
     Optionally also write a copy at `html` and the charts into the folder `figures`.
     """
     raw = runs.read_config(root, name)
-    control = compare_with or control_of(root, name)
+    control = compare_with or runs.control_of(root, name)
     checks = newest_checks(root, [name])
     names = [name, *([control] if control else [])]
     described = [report_run(each, runs.read_config(root, each)) for each in names]

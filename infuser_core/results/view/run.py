@@ -14,7 +14,7 @@ from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.report.queries import flat
 from infuser_core.results.view.charts import charts
-from infuser_core.results.view.verdict import control_of, gains
+from infuser_core.results.view.verdict import gains
 from infuser_core.store import lease, runs
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
@@ -58,7 +58,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
 
 def verdict_parts(root: Path, name: str, lens: Lens) -> dict[str, Any]:
     """Template variables of the verdict: the gains of a run and of its control."""
-    control = control_of(root, name)
+    control = runs.control_of(root, name)
     parts = {"name": name, "gains": gains(lens, name), "control": control, "control_gains": []}
     if control:
         with closing(Lens(Store(root), runs=[control])) as other:

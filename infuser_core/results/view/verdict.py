@@ -1,15 +1,12 @@
 """The verdict on a run in one sentence: validation, benchmarks, and the control of the same store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import StoreError
 from infuser_core.evaluation.statistics.bootstrap import Difference, difference
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, from_counts
 from infuser_core.results.lineage.numbers import points
-from infuser_core.store import runs
 from infuser_core.store.views import Lens
 
 _COUNTS = """select q.phase, q.benchmark, q.iteration, q.question_id, q.num_correct, q.num_samples
@@ -66,22 +63,3 @@ def _gain(label: str, sides: Mapping[int, Mapping[str, Any]]) -> Gain:
 def _tally(rows: Mapping[str, Mapping[str, Any]]) -> Tally:
     correct, samples = ({name: row[column] for name, row in rows.items()} for column in ("num_correct", "num_samples"))
     return from_counts(correct, samples)
-
-
-def control_of(root: Path, name: str) -> str:
-    """The run with the same base configuration and seed whose generator never learns; empty if there is none."""
-    own = _naming(root, name)
-    if not own or not own[2]:
-        return ""
-    others = (other for other in reversed(runs.list_runs(root)) if other != name)
-    return next((other for other in others if _naming(root, other) == (*own[:2], False)), "")
-
-
-def _naming(root: Path, name: str) -> Sequence[Any]:
-    """Base name, seed and whether the generator learns; empty for a run whose record cannot be read."""
-    try:
-        config = runs.read_config(root, name)
-    except (StoreError, FileNotFoundError):
-        return ()
-    generator = config.get("cotrain", {}).get("generator", {})
-    return config.get("name"), config.get("seed"), bool(generator.get("update", True))
