@@ -178,6 +178,9 @@ def read_yaml(path: Path, *, hint: str) -> Any:
             f"{path} is not valid YAML: it is {encoding}, byte {content[error.start]:#04x} at offset {error.start}"
         )
         raise ConfigError(problem, hint="save the file as UTF-8") from error
+    except ValueError as error:
+        # A path with a null byte.
+        raise ConfigError(f"cannot read {path}: {error}", hint=hint) from error
     return parse_yaml(text, name=str(path), hint="correct that line; a value with special characters needs quotes")
 
 

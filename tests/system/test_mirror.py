@@ -81,7 +81,7 @@ def test_a_run_beside_the_server_is_a_flow_run_of_its_own_and_not_shown_twice(
     assert not (served.store / "prefect" / "mirror.log").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
@@ -103,7 +103,7 @@ def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
     assert digest(launch, store) == digest(launch, small_run.root)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_server_shows_it(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):

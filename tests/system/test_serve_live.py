@@ -59,6 +59,7 @@ def page(served: Served, tmp_path: Path) -> Iterator[Page]:
         yield found
 
 
+@pytest.mark.long
 def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(served: Served) -> None:
     started = served.prefect(
         "deployment", "run", "infuser/full-pipeline",
