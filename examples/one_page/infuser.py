@@ -41,6 +41,8 @@ QUESTION_TOKENS, ANSWER_TOKENS = 64, 24
 """Longest text of the generator and of the solver: C of eq:unified_obj."""
 CLIP, TIS_CAP = 0.2, 2.0
 """epsilon and rho_max of eq:unified_obj."""
+INVALID = 0.0
+"""rho_inv: reward of a text that is not a valid question."""
 GENERATOR_RATE, SOLVER_RATE, MINIBATCH = 3e-4, 1e-4, 12
 BETA_1, BETA_2, EPSILON, DECAY, MAX_NORM = 0.9, 0.999, 1e-8, 0.01, 1.0
 POOL = Path(__file__).with_name("documents.jsonl")
@@ -112,6 +114,8 @@ def noise(seeds: Sequence[int], position: int) -> Tensor:
 def sample(model: Any, prompts: Sequence[str], seeds: Sequence[int], limit: int, temperature: float = 1.0,
            top_k: int = 0, top_p: float = 1.0) -> list[Row]:  # fmt: skip
     """Write one text per prompt and seed, of at most `limit` tokens."""
+    if not prompts:
+        return []
     turns = [[{"role": "user", "content": prompt}] for prompt in prompts]
     ids = [TOKENIZER.apply_chat_template(turn, add_generation_prompt=True, return_dict=False) for turn in turns]
     rows, width = [Row(list(each), [], []) for each in ids], max(map(len, ids))
@@ -328,9 +332,9 @@ def co_train(pool: Sequence[dict[str, str]], iterations: int, anchor: Any) -> It
             for name, rows in answers.items()
         }
 
-        # Phase 4: the generator's update. A text that is no question has reward 0.
+        # Phase 4: the generator's update.
         for row in chain(*texts.values()):
-            row.reward = scores.get(row.question_id, 0.0)
+            row.reward = scores.get(row.question_id, INVALID)
         dugrpo([*texts.values()])
         varied = [rows for rows in texts.values() if not is_flat(rows)]
         if varied:
@@ -363,7 +367,7 @@ def main(iterations: int) -> None:
     print(f"iteration  accuracy  influence  questions\n{0:<11}{accuracy(anchor):.3f}")
     for number, each in enumerate(co_train(pool, iterations, anchor), 1):
         if number % 5 == 0:
-            mean = fmean(each.scores.values())
+            mean = fmean(each.scores.values() or [0.0])
             print(f"{number:<11}{accuracy(each.solver.model):<10.3f}{mean:<+11.3f}{len(each.questions)}", flush=True)
 
 

@@ -98,22 +98,28 @@ def find_method(root: Path, name: str | None) -> str:
 
 
 def control_of(root: Path, name: str) -> str:
-    """The run with the same base configuration and seed whose generator never learns; empty if there is none."""
-    own = _naming(root, name)
-    if not own or not own[2]:
+    """The run that differs only by a generator that is never updated; empty if there is none."""
+    own, updates = _without_update(root, name)
+    if not own or not updates:
         return ""
     others = (other for other in reversed(list_runs(root)) if other != name)
-    return next((other for other in others if _naming(root, other) == (*own[:2], False)), "")
+    return next((other for other in others if _without_update(root, other) == (own, False)), "")
 
 
-def _naming(root: Path, name: str) -> Sequence[Any]:
-    """Base name, seed and whether the generator learns; empty for a run whose record cannot be read."""
+def _without_update(root: Path, name: str) -> tuple[dict[str, Any], bool]:
+    """Settings of a run without names, retention and the generator's update, and whether its generator is updated.
+
+    Empty settings for a run whose record cannot be read.
+    """
     try:
         config = read_config(root, name)
     except (StoreError, FileNotFoundError):
-        return ()
-    generator = config.get("cotrain", {}).get("generator", {})
-    return config.get("name"), config.get("seed"), bool(generator.get("update", True))
+        return {}, False
+    cotrain = dict(config.get("cotrain", {}))
+    generator = dict(cotrain.get("generator", {}))
+    updates = bool(generator.pop("update", True))
+    settings = {key: value for key, value in config.items() if key not in ("variant", "store")}
+    return {**settings, "cotrain": {**cotrain, "generator": generator}}, updates
 
 
 def match_run(root: Path, name: str) -> str:

@@ -42,7 +42,7 @@ def cells(lines: list[str], heading: str) -> list[list[str]]:
 
 def test_the_summary_says_what_was_tried_and_found_and_names_the_control(lines: list[str]):
     tried, found, control = lines[2], lines[4], lines[6]
-    assert "for 30 iterations from the questions of a generator that was rewarded by influence" in tried
+    assert "for 30 iterations from questions of a generator that was rewarded by influence" in tried
     assert found.startswith("Accuracy from the anchor to the checkpoint of iteration 3: gpqa diamond ")
     assert control.startswith(
         "Compared with its control fixed-1 (cotrain.generator.update=false), on the same questions: "

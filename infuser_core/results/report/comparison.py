@@ -17,7 +17,7 @@ from infuser_core.evaluation.statistics.tally import Tally, accuracy, common_que
 from infuser_core.results.report.charts import Row
 from infuser_core.results.report.content import Formats, Query, ReportSection, points, points_interval
 from infuser_core.results.report.content import table as as_table
-from infuser_core.results.report.queries import ReportRun, report_run, runs_sql, tally_of
+from infuser_core.results.report.queries import ReportRun, report_runs, runs_sql, tally_of
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -232,7 +232,7 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
     """Compare runs by variant, with differences between variants (or from `against`), as tables or JSON."""
     names = runs.finished_runs(root, names)
     with closing(Lens(Store(root), runs=names)) as lens:
-        comparison = read_comparison(lens.query, [report_run(name, runs.read_config(root, name)) for name in names])
+        comparison = read_comparison(lens.query, report_runs({name: runs.read_config(root, name) for name in names}))
     rows, gaps = summaries(comparison), contrasts(comparison, against)
     if as_json:
         # With a single variant, the differences are those between its runs.

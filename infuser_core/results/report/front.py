@@ -6,6 +6,7 @@ from typing import Any
 
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
+from infuser_core.errors import quantity
 from infuser_core.evaluation.anchors import anchor_notes
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import graph_of
@@ -104,7 +105,8 @@ def summary(query: Query, trial: Trial) -> list[str]:
     pool = query(f"SELECT count(DISTINCT document_id) AS n FROM documents WHERE run = {literal(trial.run.run)}")[0]["n"]
     reward = f"rewarded by {cotrain.reward.name.replace('_', ' ')}" if cotrain.generator.update else "never updated"
     sentences = [
-        f"The solver learned for {cotrain.iterations} iterations from the questions of a generator that was {reward}. "
+        f"The solver learned for {quantity(cotrain.iterations, 'iteration')} from questions of a generator that was "
+        f"{reward}. "
         f"In each, {cotrain.documents} of {pool:,} documents gave {cotrain.group_size} texts each; both models start "
         f"from {text(trial.run.anchor)}, with seed {config.seed}."
     ]

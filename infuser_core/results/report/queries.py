@@ -37,6 +37,8 @@ NAMING = ("seed", "name", "variant")
 ANCHOR = "anchor"
 LONGEST = 24
 """Most characters of a setting's value in a label."""
+LONGEST_LABEL = 80
+"""Most characters of a variant's label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +60,19 @@ Builder = Callable[[Query, Sequence[ReportRun]], ReportSection]
 
 
 def report_runs(configs: Mapping[str, Mapping[str, Any]]) -> list[ReportRun]:
-    """Runs from configurations; runs of a variant with different settings become separate variants, named by these."""
+    """Runs from configurations; runs of a variant with different settings become separate variants.
+
+    These are named by the settings that differ, or by their first run if that name would be long.
+    """
     runs = [report_run(name, config) for name, config in configs.items()]
     distinct = []
     for run in runs:
         leaves = differing([other for other in runs if other.variant == run.variant])
-        parts = [f"{leaf}={short(run.leaves.get(leaf))}" for leaf in leaves]
-        distinct.append(replace(run, variant=" ".join([run.variant, *parts])))
+        label = " ".join([run.variant, *(f"{leaf}={short(run.leaves.get(leaf))}" for leaf in leaves)])
+        if len(label) > LONGEST_LABEL:
+            same = [other for other in runs if all(other.leaves.get(leaf) == run.leaves.get(leaf) for leaf in leaves)]
+            label = next(other.run for other in same if other.variant == run.variant)
+        distinct.append(replace(run, variant=label))
     return distinct
 
 

@@ -34,7 +34,8 @@ _TIME = """select l.phase, count(*) as artifacts, sum(a.rows)::bigint as rows, s
     group by l.phase order by sum(a.seconds) desc, l.phase"""
 _EXAMPLES = """select q.question_id, q.text, q.choices, q.answer, s.score, s.status, s.solver_accuracy
     from questions q left join scores s on s.question_id = q.question_id where q.phase = 'generate_questions'
-    qualify row_number() over (partition by q.text order by s.score desc nulls last, q.question_id) = 1
+    qualify row_number() over (
+        partition by q.text, q.choices, q.answer order by s.score desc nulls last, q.question_id) = 1
     order by s.score desc nulls last, q.question_id"""
 _MALFORMED = """select rollout_id, malformed_reason, text from rollouts where phase = 'generate_questions'
     and malformed_reason <> '' order by rollout_id limit $count"""
@@ -87,15 +88,19 @@ def run_progress(root: Path, name: str, state: str, config: Mapping[str, Any]) -
     done, latest = max(updates, default=0), [ends[each] for each in sorted(ends)][-_PACE - 1 :]
     is_running = state == "running"
     pace = (latest[-1] - latest[0]) / (len(latest) - 1) if is_running and len(latest) > 1 else None
-    attempt = {} if is_running else runs.read_attempt(root, name)
     return {
         "done": done,
         "total": total,
         "stage": lease.current_stages(runs.runs_folder(root) / name).partition(",")[0] if is_running else "",
         "pace": pace,
         "remaining": format_duration(pace * (total - done)) if pace and total > done else "",
-        "took": format_duration(attempt["seconds"]) if "seconds" in attempt else "",
+        "took": "" if is_running else format_duration(_stage_seconds(root, name)),
     }
+
+
+def _stage_seconds(root: Path, name: str) -> float:
+    """Seconds of all stages that the run computed, in any of its starts."""
+    return sum(entry.seconds for entry in Journal(root, name).entries() if entry.state == "ran")
 
 
 def latest_questions(root: Path, name: str) -> int | None:
@@ -129,12 +134,12 @@ def without_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 def provenance(root: Path, graph: Graph, record: dict[str, Any], state: str) -> dict[str, str]:
     """Provenance of a run: date, seed, settings, model, software, hardware, as recorded."""
     config, records = record.get("config", {}), list(graph.records.values())
-    anchor, attempt = config.get("anchor") or {}, runs.read_attempt(root, graph.run)
+    anchor, seconds = config.get("anchor") or {}, _stage_seconds(root, graph.run)
     machines = dict.fromkeys(_machine(engine, facts) for each in records for engine, facts in each.machine.items())
     facts = {
         "state": state,
         "begun": str(record.get("created", "")),
-        "took": f"{attempt['seconds']:.1f} s" if "seconds" in attempt else "",
+        "computing time": format_duration(seconds) if seconds else "",
         "seed": str(config.get("seed", "")),
         "settings": f"sha256 {sealed.digest_of(config)[:16]}" if config else "",
         "origin": runs.describe_origin(root, graph.run),
