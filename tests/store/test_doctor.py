@@ -17,6 +17,7 @@ from infuser_core.store.gc import apply_plan, plan_gc
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST, Recipe
 from infuser_core.store.store import Store
+from infuser_core.system import sealed
 
 KINDS = {
     "flipped bit": "file_changed",
@@ -339,8 +340,13 @@ def test_an_unfinished_run_is_repaired_as_far_as_it_was(launch: Launcher, small_
     journal = Journal(store, "small")
     lines = journal.path.read_text().splitlines(keepends=True)
     (end,) = [number for number, line in enumerate(lines) if '"update_solver", "iteration": 0' in line]
-    journal.path.write_text("".join(lines[: end + 1]))
-    kept = {entry.key for entry in journal.entries()}
+    rest = "".join(lines[: end + 1]).encode()
+    journal.path.write_bytes(rest)
+    # The head of a journal whose last line this is.
+    state = f"{1:08d} {len(rest):014d} 0 {sealed.chain(rest).seals[len(rest)]} "
+    journal.path.with_suffix(".head").write_text(f"{state}{sealed.checksum(state.encode())}\n")
+    (store / "runs" / "small" / "attempt.json").unlink()
+    kept = {json.loads(line)["key"] for line in lines[: end + 1]} - {""}
     for folder in (store / "artifacts").glob("*/*"):
         if folder.name not in kept:
             shutil.rmtree(folder)
@@ -367,7 +373,8 @@ def test_a_run_of_another_version_of_the_code_is_not_computed_anew(
 ):
     store = copy_run(small_run, tmp_path / "store")
     record = store / "runs" / "small" / "run.json"
-    record.write_text(record.read_text().replace('"group_size": 4', '"group_size": 3'))
+    changed = json.dumps(sealed.read(record)).replace('"group_size": 4', '"group_size": 3')
+    sealed.write(record, json.loads(changed))
     flip(artifact_of(store, "small", "update_solver", 1), WEIGHTS)
     before = {path.name for path in (store / "artifacts").glob("*/*")}
     refused = launch("doctor", "--repair", "small", store=store)

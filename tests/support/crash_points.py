@@ -29,14 +29,14 @@ COMPLETE = ("after_rename", "journalled")
 # headings and compares with no further data: `structure` and the audits of references have tests of their own.
 BOOKS = ("questions", "taxonomy", "textbooks", "search", "choose", "download", "sources")
 CORPUS = (*BOOKS, "convert", "chunk", "judge", "audit", "pool")
-FIRST = ("anchor", "respond", "eval", "validate", "rollout_dev", "dev_gradient", "generate_questions")
+FIRST = ("anchor", "respond", "validate", "rollout_dev", "dev_gradient", "generate_questions")
 SECOND = ("rollout_questions", "score_influence", "update_generator", "update_solver")
 LAST = ("select", "leakage", "evaluate")
 PHASES = (*CORPUS, *FIRST, *SECOND, *LAST)
 _SILENT = ("questions", "taxonomy", "textbooks", "choose", "sources", "pool", "anchor", "select", "leakage")
 _NO_TABLES = ("textbooks", "anchor")
-# A response is kept piece by piece, by the same folder that an examination uses.
-_PARTS = ("before_part", "after_part")
+# Answers are saved piece by piece, and a reference is scanned shard by shard.
+_PARTS = {"respond": ("before_piece", "after_piece"), "audit": ("shard",)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Point:
     phase: str
     """Phase of the stage."""
     kind: str
-    """One of POINTS, or a part of a kept response."""
+    """One of POINTS, or a part of a stage's own work."""
 
     @property
     def name(self) -> str:
@@ -166,4 +166,4 @@ def points_of(phase: str) -> list[Point]:
         for kind in POINTS
         if not (kind == "inside" and phase in _SILENT) and not (kind == "writing" and phase in _NO_TABLES)
     ]
-    return [Point(phase=phase, kind=kind) for kind in (_PARTS if phase == "eval" else kinds)]
+    return [Point(phase=phase, kind=kind) for kind in (*kinds, *_PARTS.get(phase, ()))]

@@ -81,8 +81,8 @@ def test_the_turns_reach_every_kind_of_point():
 def test_every_stage_of_the_pipeline_is_in_a_chain():
     assert sorted(phase for phases in CHAINS.values() for phase in phases) == sorted(PHASES)
     assert {Point(phase=phase, kind=kind).complete for phase in PHASES for kind in COMPLETE} == {True}
-    for phase in set(PHASES) - {"eval"}:
-        kinds = [point.kind for point in points_of(phase)]
+    for phase in PHASES:
+        kinds = [point.kind for point in points_of(phase) if point.kind in POINTS]
         assert kinds == [kind for kind in POINTS if kind in kinds]
         assert {"start", "before_commit", "before_rename", "after_rename", "journalled"} <= set(kinds)
 

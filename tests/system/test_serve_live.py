@@ -219,7 +219,7 @@ def test_a_killed_infuser_run_under_serve_is_settled_and_resumed(served: Served)
     overlay = served.store.parent / "overlay.yaml"
     overlay.write_text(json.dumps(SMALL))
     # Another learning rate than above: the corpus and the first solver's rollouts are in the store already.
-    arguments = ["run", CONFIG, str(overlay), "--set", "cotrain.solver.learning_rate=1e-4"]
+    arguments = ["run", CONFIG, str(overlay), "--set", "cotrain.solver.learning_rate=2e-4"]
     killed = served.command("flows.cli.main", *arguments, INFUSER_CRASH_AT="update_solver:start:2")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     root = served.roots()[0]
