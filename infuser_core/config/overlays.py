@@ -112,12 +112,11 @@ def _config_error(model: Model, error: ValidationError, *, prefix: str) -> Confi
     if first["type"] == "missing":
         return ConfigError(f"{name} is missing{more}", hint="add the key; configs/ has complete examples")
     if isinstance(first["input"], str) and "dictionary" in first["msg"]:
-        groups = (
-            f"{path}={{type: file, path: {first['input']}}}" if Path(first["input"]).suffix else f"{path}.KEY=VALUE"
-        )
+        is_file = bool(Path(first["input"]).suffix)
+        change = f"{path}={{type: file, path: {first['input']}}}" if is_file else f"{path}.KEY=VALUE"
         return ConfigError(
             f"{name} = {abbreviate(first['input'])}: it is a group of settings, not one value{more}",
-            hint=f"--set '{groups}'; docs/configurations.md lists its keys",
+            hint=f"--set '{change}'; configs/ has complete examples",
         )
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):

@@ -330,3 +330,16 @@ def test_a_flow_run_takes_dotted_overrides_as_the_command_line_does() -> None:
     overrides = {"cotrain.iterations": 4, "cotrain": {"group_size": 6}}
     config = load([Path("nano")], ["cotrain.iterations=4", "cotrain.group_size=6"])
     assert resolve(["nano"], overrides, None, None) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("data.dev=dev.jsonl", "--set 'data.dev={type: file, path: dev.jsonl}'"),
+        ("cotrain.solver=fast", "--set 'cotrain.solver.KEY=VALUE'"),
+    ],
+)
+def test_a_value_in_place_of_a_group_says_how_to_write_the_group(change: str, hint: str):
+    with pytest.raises(ConfigError, match="it is a group of settings, not one value") as caught:
+        load([Path("nano")], [change])
+    assert str(caught.value.hint).startswith(hint)
