@@ -130,7 +130,7 @@ _add_group(
     "Write a report, compare variants, check the questions.",
     {
         report.page: "nano-s42 --html report.html",
-        report.compare: "compare --against nano-infuser",
+        report.compare: "compare --against nano-fixed-generator",
         report.quality: "quality nano-s42 --iterations first,last",
         report.habits: "habits nano-s42",
     },

@@ -37,7 +37,7 @@ def page(
 
 def compare(
     names: Finished = None,
-    against: Annotated[str, typer.Option(help="Only differences from this variant, e.g. nano-infuser.")] = "",
+    against: Annotated[str, typer.Option(help="Only differences from this variant, e.g. nano-fixed-generator.")] = "",
     as_json: AsJson = False,
     html: Html = None,
     figures: Figures = None,

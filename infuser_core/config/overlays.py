@@ -101,7 +101,7 @@ def parse_override(text: str) -> dict[str, Any]:
 
 def _config_error(model: Model, error: ValidationError, *, prefix: str) -> ConfigError:
     first = error.errors()[0]
-    keys, _ = _models_at(model, first["loc"])
+    keys, models = _models_at(model, first["loc"])
     path = ".".join(key if len(key) <= 60 and key.isprintable() else abbreviate(key) for key in keys)
     name = f"{prefix}{path or 'configuration'}"
     reason = first["msg"].removeprefix("Value error, ")
@@ -112,8 +112,8 @@ def _config_error(model: Model, error: ValidationError, *, prefix: str) -> Confi
     if first["type"] == "missing":
         return ConfigError(f"{name} is missing{more}", hint="add the key; configs/ has complete examples")
     if isinstance(first["input"], str) and "dictionary" in first["msg"]:
-        is_file = bool(Path(first["input"]).suffix)
-        change = f"{path}={{type: file, path: {first['input']}}}" if is_file else f"{path}.KEY=VALUE"
+        types = [get_args(each.model_fields["type"].annotation)[0] for each in models if "path" in each.model_fields]
+        change = f"{path}={{type: {types[0]}, path: {first['input']}}}" if types else f"{path}.KEY=VALUE"
         return ConfigError(
             f"{name} = {abbreviate(first['input'])}: it is a group of settings, not one value{more}",
             hint=f"--set '{change}'; configs/ has complete examples",

@@ -30,7 +30,6 @@ SHORTER = {
     "infuser gc --pin RUN@7": "infuser gc --pin RUN@1",
     "infuser gc --unpin RUN@7": "infuser gc --unpin RUN@1",
     "infuser report quality RUN --iterations 0,10,last --solver RUN@0 --solver RUN@selected": "infuser report quality RUN --iterations 0 --solver RUN@0 --solver RUN@1 --samples 1",
-    "infuser report compare --against nano-infuser": "infuser report compare --against nano",
     "infuser eval --model nano --benchmarks all --limit 20": "infuser eval --model nano --benchmarks nano_target --limit 1",
     "infuser eval passk FOLDER_OR_RUN --k 1,2,4,8": "infuser eval passk FOLDER_OR_RUN --k 1",
     "infuser why RUN@4 --html why.html": "infuser why RUN@1 --html why.html",

@@ -10,6 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.results.lineage import numbers
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import Story, format_value, printable, table_lines
@@ -104,7 +105,8 @@ def environment(*packages: str) -> Environment:
     formats = (numbers.number, numbers.percent, numbers.signed, numbers.cell, numbers.age, numbers.points)
     templates.filters |= {each.__name__: each for each in formats} | {"when": numbers.local_time}
     templates.filters["groups"] = _groups
-    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS, "meanings": MEANINGS}
+    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
+    templates.globals |= {"meanings": MEANINGS, "letters": LETTERS}
     return templates
 
 

@@ -26,7 +26,7 @@ def run_story(view: RunView) -> Story:
     cotrain = config.get("cotrain", {})
     facts = {
         "state": state_of(root, run),
-        "variant": config.get("variant") or "none: the configuration as it is",
+        "variant": config.get("variant"),
         "iterations": cotrain.get("iterations"),
         "documents per iteration": cotrain.get("documents"),
         "reward": cotrain.get("reward", {}).get("name"),

@@ -35,21 +35,19 @@ def write_report(
 
     Optionally also write a copy at `html` and the charts into the folder `figures`.
     """
-    raw = runs.read_config(root, name)
     control = compare_with or runs.control_of(root, name)
     checks = newest_checks(root, [name])
     names = [name, *([control] if control else [])]
-    described = [report_run(each, runs.read_config(root, each)) for each in names]
+    configs = {each: runs.read_config(root, each) for each in names}
+    members = [report_run(each, config) for each, config in configs.items()]
     with closing(Lens(Store(root), runs=names)) as lens, closing(Lens(Store(root), runs=[name])) as run_lens:
         quality_facts = json.loads(checks[name].read_text(encoding="utf-8")) if checks else None
         document = front.report(
             lens,
             run_lens,
-            described,
-            config=RunConfig.model_validate(raw),
-            details=outline.details(
-                lens.query, report_runs({name: raw})[0], compare_with=control, quality_facts=quality_facts
-            ),
+            members,
+            config=RunConfig.model_validate(configs[name]),
+            details=outline.details(lens.query, members[0], compare_with=control, quality_facts=quality_facts),
         )
         questions = run_lens.query(_QUESTIONS, [MOST_QUESTIONS])
         total = run_lens.query("select count(*) as n from questions")[0]["n"]

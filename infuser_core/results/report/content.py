@@ -135,11 +135,6 @@ def points(value: object) -> str:
     return f"{100 * value:+.1f}" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
 
 
-def signed(value: object) -> str:
-    """Format a number with its sign and three decimals."""
-    return f"{value:+.3f}" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
-
-
 def interval(ends: Sequence[object], show: Callable[[object], str] = percent) -> str:
     """Format an interval, by default of shares; a dash if an end is missing."""
     parts = [show(end) for end in ends]

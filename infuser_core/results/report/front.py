@@ -8,8 +8,10 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import quantity
 from infuser_core.evaluation.anchors import anchor_notes
+from infuser_core.prompts.templates import render_question
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.numbers import signed
 from infuser_core.results.lineage.run_warnings import run_warnings
 from infuser_core.results.report import charts, comparison
 from infuser_core.results.report.comparison import Contrast
@@ -21,7 +23,6 @@ from infuser_core.results.report.content import (
     percent,
     points,
     points_interval,
-    signed,
     table,
     text,
 )
@@ -37,7 +38,7 @@ SAMPLES = {"best": 3, "worst": 2, "malformed": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A run and its control, with their measured accuracies."""
+    """A run and its control, with their measured accuracies and differences."""
 
     config: RunConfig
     runs: Sequence[ReportRun]
@@ -45,6 +46,8 @@ class Trial:
     gains: Sequence[Gain]
     """Of the run, validation first; empty before the first validation."""
     control_gains: Sequence[Gain]
+    contrasts: Sequence[Contrast]
+    """The run minus its control, on every benchmark that both have."""
     warnings: Sequence[str]
 
     @property
@@ -61,11 +64,16 @@ def report(
 ) -> Report:
     """The report of the first of `runs`, whose control is the second, if any; `run_lens` contains the first alone."""
     root, name = lens.catalogue.root, runs[0].run
+    contrasts = []
+    if len(runs) > 1:
+        against = runs[1].variant if runs[1].variant != runs[0].variant else ""
+        contrasts = comparison.contrasts(comparison.read_comparison(lens.query, runs[::-1]), against)
     trial = Trial(
         config=config,
         runs=runs,
         gains=gains(run_lens, name),
         control_gains=gains(lens, runs[1].run) if len(runs) > 1 else [],
+        contrasts=[row for row in contrasts if row.benchmark != comparison.AUC],
         warnings=[str(warning) for warning in run_warnings(run_lens, name)],
     )
     latest = examples(root, name)
@@ -73,7 +81,7 @@ def report(
     record = dict(runs_of_store.read_run_or_empty(root, name))
     facts = provenance(root, graph_of(lens.catalogue, name), record, state_of(root, name))
     builders: tuple[Builder, ...] = (
-        lambda query, _: result(query, trial),
+        lambda _, __: result(trial),
         lambda query, _: curves(query, trial),
         lambda _, __: samples([*first, latest]),
         lambda query, _: limits(query, trial),
@@ -118,7 +126,7 @@ def summary(query: Query, trial: Trial) -> list[str]:
     sentences.append(
         f"Accuracy from the anchor to the checkpoint of iteration {trial.gains[0].iteration}: {accuracies}."
     )
-    contrasts = [row for row in _contrasts(query, trial) if row.phase == Phase.EVALUATE] or _contrasts(query, trial)
+    contrasts = [row for row in trial.contrasts if row.phase == Phase.EVALUATE] or trial.contrasts
     if trial.control and contrasts:
         gaps = "; ".join(
             f"{_label(row)} {points(row.difference)} points [{points(row.low)}, {points(row.high)}]"
@@ -130,7 +138,7 @@ def summary(query: Query, trial: Trial) -> list[str]:
             f"questions: {gaps}."
         )
     else:
-        sentences.append("The store has no control: a run of the same seed whose generator is never updated.")
+        sentences.append("The store has no control: a run that differs only by a generator that is never updated.")
     return sentences
 
 
@@ -138,20 +146,11 @@ def _label(row: Gain | Contrast) -> str:
     return text(row.benchmark).replace("_", " ")
 
 
-def _contrasts(query: Query, trial: Trial) -> list[Contrast]:
-    """The run minus its control, on every benchmark that both have."""
-    if trial.control is None:
-        return []
-    against = trial.control.variant if trial.control.variant != trial.run.variant else ""
-    pairs = comparison.contrasts(comparison.read_comparison(query, [trial.control, trial.run]), against)
-    return [row for row in pairs if row.benchmark != comparison.AUC]
-
-
-def result(query: Query, trial: Trial) -> ReportSection:
+def result(trial: Trial) -> ReportSection:
     """Section on the result: accuracies of anchor, selected checkpoint and control, with paired differences."""
     if not trial.gains:
         return ReportSection(title="Result")
-    contrasts = {row.benchmark: row for row in _contrasts(query, trial)}
+    contrasts = {row.benchmark: row for row in trial.contrasts}
     of_control = {gain.benchmark: gain.after for gain in trial.control_gains}
     rows = []
     for gain in trial.gains:
@@ -218,12 +217,8 @@ def samples(iterations: Sequence[Mapping[str, Any]]) -> ReportSection:
 def _sample_rows(sample: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for kind in ("best", "worst"):
         for row in sample.get(kind, ())[: SAMPLES[kind]]:
-            letters = "ABCDEFGHIJ"[: len(row["choices"] or [])]
-            choices = " ".join(
-                f"{letter}) {choice}" for letter, choice in zip(letters, row["choices"] or [], strict=True)
-            )
             yield {
-                "text": text(f"{row['text']} {choices} Key: {row['answer']}"),
+                "text": text(f"{render_question(row['text'], row['choices'] or [])} Key: {row['answer']}"),
                 "kind": {"best": "highest influence", "worst": "lowest influence"}[kind],
                 "iteration": sample["iteration"],
                 "influence": row["score"],
@@ -262,8 +257,6 @@ def limits(query: Query, trial: Trial) -> ReportSection:
 
 def reproduction(name: str, facts: Mapping[str, str]) -> ReportSection:
     """Section on how to check the numbers, and on model, settings, software and hardware of the run."""
-    check = (
-        f"`infuser status {name} --digest` prints a digest of every result; the same settings give the same digests."
-    )
+    check = f"`infuser status {name} --digest` prints the digest of all results; equal settings give the same digest."
     lines = [f"{label}: {text(value)}" for label, value in facts.items() if label not in ("state", "seed", "begun")]
     return ReportSection(title="Reproduce", lines=[check, *lines])

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from infuser_core.evaluation.statistics.tally import accuracy
-from infuser_core.results.report.comparison import contrasts, read_comparison
+from infuser_core.results.report.comparison import Comparison, contrasts, read_comparison
 from infuser_core.results.report.queries import ReportRun, differing, report_run, short
 from infuser_core.results.view.charts import average, charts
 from infuser_core.results.view.run import examples, latest_questions
@@ -25,18 +26,17 @@ def compared(root: Path, lens: Lens, names: Sequence[str]) -> dict[str, Any]:
     leaves = differing(members)
     variants = {one.run: _label(one, leaves) for one in members}
     labels = _run_labels(members, variants)
-    comparison = read_comparison(lens.query, [_renamed(one, variants[one.run]) for one in members])
+    has_seeds = len(set(variants.values())) < len(names)
+    comparison = read_comparison(lens.query, [replace(one, variant=variants[one.run]) for one in members])
     curves = charts(lens, labels)
-    if len(set(variants.values())) < len(names):
+    if has_seeds:
         curves = average(curves, {labels[name]: variants[name] for name in names})
     latest = (latest_questions(root, name) for name in names)
     common = min((number for number in latest if number is not None), default=None)
     return {
         "names": names,
         "labels": labels,
-        "lines": list(
-            dict.fromkeys(variants.values() if len(set(variants.values())) < len(names) else labels.values())
-        ),
+        "lines": list(dict.fromkeys(variants.values() if has_seeds else labels.values())),
         "settings": {leaf: [short(one.leaves.get(leaf)) for one in members] for leaf in leaves},
         "results": _results(comparison, next(iter(variants.values()))),
         "charts": [chart.to_json() for chart in curves],
@@ -65,11 +65,7 @@ def _run_labels(members: Sequence[ReportRun], variants: dict[str, str]) -> dict[
     return labels if len(set(labels.values())) == len(members) else {one.run: one.run for one in members}
 
 
-def _renamed(run: ReportRun, variant: str) -> ReportRun:
-    return ReportRun(run=run.run, variant=variant, seed=run.seed, leaves=run.leaves, anchor=run.anchor)
-
-
-def _results(comparison: Any, first: str) -> list[dict[str, Any]]:
+def _results(comparison: Comparison, first: str) -> list[dict[str, Any]]:
     """One row per evaluation: accuracies of every variant, and the paired difference of each from the first."""
     gaps = contrasts(comparison, first) if len(comparison.groups) > 1 else []
     exams = sorted({exam for tallies in comparison.tallies.values() for exam in tallies}, key=lambda exam: exam[::-1])

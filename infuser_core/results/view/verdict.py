@@ -1,4 +1,4 @@
-"""The verdict on a run in one sentence: validation, benchmarks, and the control of the same store."""
+"""Gains of a run: accuracy of its anchor and its selected checkpoint on validation and benchmarks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
