@@ -73,7 +73,7 @@ def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
         typer.echo(describe_keys(root, name))
     typer.echo(f"\nreport: {page}")
     typer.echo(
-        "Influence pays a generator for the dev set's topics and for right keys on them; a fixed one earns nothing."
+        "Influence rewards questions on the dev set's topics with right keys; the control's generator is never updated."
     )
     typer.echo("The headroom is constructed; the report says how, and what drives the gain.")
     typer.echo("\nnext:")

@@ -34,13 +34,17 @@ def _read_record_once(folder: Path, _: object) -> Record:
 
 
 class Catalogue:
-    """Commit records of a store's artifacts by key, read lazily because all of them together take seconds."""
+    """Commit records of a store's artifacts and entries of its journals at one time.
+
+    They are read lazily, because all of them together take seconds, and only once.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.damaged: dict[str, str] = {}
         """Error by key for each requested commit record that is damaged."""
         self._cache: dict[str, Record | None] = {}
+        self._entries: dict[tuple[str, str, str], list[Entry]] = {}
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
@@ -96,6 +100,9 @@ class Catalogue:
 
         Raises StoreError for a damaged artifact, and for a missing artifact unless only an earlier attempt needed it.
         """
+        place = (shelf, run, file)
+        if place in self._entries:
+            return self._entries[place]
         journal = Journal(self.root, run, file=file, shelf=shelf)
         entries = journal.latest()
         newest = max((entry.attempt for entry in entries), default=0)
@@ -103,7 +110,8 @@ class Catalogue:
         for entry in missing:
             if entry.key in self.damaged or entry.attempt == newest or journal.read_state().was_finished:
                 self.record(entry.key)
-        return [entry for entry in entries if entry not in missing]
+        self._entries[place] = [entry for entry in entries if entry not in missing] if missing else entries
+        return self._entries[place]
 
     def paths(self, keys: Iterable[str], table: str) -> list[Path]:
         """Parquet files of one table in these artifacts, after verifying their digests."""

@@ -130,6 +130,7 @@ class Lens:
 
     The view of a table begins with the columns run, iteration, phase and artifact_key. `shelf` is the folder of the
     store to query: runs or evaluations. With `iterations`, only artifacts of these iterations are included and opened.
+    `catalogue` is that of another lens on the store, which has read the artifacts' records.
     """
 
     def __init__(
@@ -139,8 +140,9 @@ class Lens:
         runs: Sequence[str] | None = None,
         iterations: Collection[int] | None = None,
         shelf: str = RUNS,
+        catalogue: Catalogue | None = None,
     ) -> None:
-        self.catalogue = Catalogue(store.root)
+        self.catalogue = catalogue or Catalogue(store.root)
         self._connection = duckdb.connect(":memory:")
         self._connection.execute("set enable_progress_bar = false")
         self._defined: set[str] = set()

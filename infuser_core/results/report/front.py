@@ -76,8 +76,8 @@ def report(
         contrasts=[row for row in contrasts if row.benchmark != comparison.AUC],
         warnings=[str(warning) for warning in run_warnings(run_lens, name)],
     )
-    latest = examples(root, name)
-    first = [examples(root, name, 0)] if latest.get("iteration") else []
+    latest = examples(run_lens, name)
+    first = [examples(run_lens, name, 0)] if latest.get("iteration") else []
     record = dict(runs_of_store.read_run_or_empty(root, name))
     facts = provenance(root, graph_of(lens.catalogue, name), record, state_of(root, name))
     builders: tuple[Builder, ...] = (

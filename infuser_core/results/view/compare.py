@@ -41,7 +41,7 @@ def compared(root: Path, lens: Lens, names: Sequence[str]) -> dict[str, Any]:
         "results": _results(comparison, next(iter(variants.values()))),
         "charts": [chart.to_json() for chart in curves],
         "iteration": common,
-        "examples": {labels[name]: (name, examples(root, name, common)) for name in names[:_MOST_COLUMNS]}
+        "examples": {labels[name]: (name, examples(lens, name, common)) for name in names[:_MOST_COLUMNS]}
         if common is not None
         else {},
     }

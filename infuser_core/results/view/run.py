@@ -53,7 +53,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "differing": without_defaults(record.get("config", {})),
         "charts": [chart.to_json() for chart in charts(lens, {name: name})],
         "phases": lens.query(_TIME),
-        "examples": examples(root, name),
+        "examples": examples(lens, name),
     }
 
 
@@ -62,7 +62,7 @@ def verdict_parts(root: Path, name: str, lens: Lens) -> dict[str, Any]:
     control = runs.control_of(root, name)
     parts = {"name": name, "gains": gains(lens, name), "control": control, "control_gains": []}
     if control:
-        with closing(Lens(Store(root), runs=[control])) as other:
+        with closing(Lens(Store(root), runs=[control], catalogue=lens.catalogue)) as other:
             parts["control_gains"] = gains(other, control)
     return parts
 
@@ -111,14 +111,15 @@ def latest_questions(root: Path, name: str) -> int | None:
     return max(next(filter(None, iterations), []), default=None)
 
 
-def examples(root: Path, name: str, iteration: int | None = None) -> dict[str, Any]:
+def examples(lens: Lens, name: str, iteration: int | None = None) -> dict[str, Any]:
     """Questions of one iteration (by default the latest that has them) with the highest and lowest influence, and
     malformed texts; empty before the first questions."""
+    root = lens.catalogue.root
     number = latest_questions(root, name) if iteration is None else iteration
     if number is None:
         return {}
-    with closing(Lens(Store(root), runs=[name], iterations=[number])) as lens:
-        questions, malformed = lens.query(_EXAMPLES), lens.query(_MALFORMED, {"count": EXAMPLES})
+    with closing(Lens(Store(root), runs=[name], iterations=[number], catalogue=lens.catalogue)) as one:
+        questions, malformed = one.query(_EXAMPLES), one.query(_MALFORMED, {"count": EXAMPLES})
     measured = [row for row in questions if row["status"] == "scored"] or questions
     worst = measured[EXAMPLES:][-EXAMPLES:][::-1]
     return {"iteration": number, "best": measured[:EXAMPLES], "worst": worst, "malformed": malformed}

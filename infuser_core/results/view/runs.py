@@ -191,8 +191,9 @@ def _add_iterations(app: FastAPI, site: ViewSite) -> None:
             counts = {step: int(next(iter(lens.query(f"select {sql}")[0].values()))) for step, sql in _FUNNEL.items()}
             tables = {title: rows for title, sql in _TABLES.items() if (rows := lens.query(sql))}
             scores = histogram(lens.query(_SCORES))
+            sample = examples(lens, name, number)
         terms = [str(value) for rows in tables.values() for row in rows for value in row.values() if value in MEANINGS]
         return site.page(
             "iteration.html", title=f"Iteration {number} of {name}", funnel=counts, tables=tables, scores=scores,
-            examples=examples(site.root, name, number), terms=sorted({*terms}), **facts,
+            examples=sample, terms=sorted({*terms}), **facts,
         )  # fmt: skip
