@@ -187,21 +187,25 @@ class RunningServer:
     """Prefect's `PREFECT_API_AUTH_STRING`."""
 
     @property
+    def pages(self) -> str:
+        """Address of the viewer, below which Prefect's UI is."""
+        return self.url.removesuffix("/api")
+
+    @property
     def variables(self) -> dict[str, str]:
         """Environment variables by which Prefect's commands find the server."""
         return {
             "PREFECT_API_URL": self.url,
-            "PREFECT_UI_URL": f"{self.url.removesuffix('/api')}{UI}",
+            "PREFECT_UI_URL": f"{self.pages}{UI}",
             _PASSWORD: self.password,
         }
 
     def login_link(self) -> str:
         """A new address that logs a browser in to Prefect's UI and to the viewer, once."""
-        pages = self.url.removesuffix("/api")
         headers = {"Authorization": f"Basic {base64.b64encode(self.password.encode()).decode()}"}
-        request = urllib.request.Request(f"{pages}/login/link", headers=headers, method="POST")
+        request = urllib.request.Request(f"{self.pages}/login/link", headers=headers, method="POST")
         with urllib.request.urlopen(request, timeout=10) as answer:
-            return f"{pages}{answer.read().decode()}"
+            return f"{self.pages}{answer.read().decode()}"
 
 
 def announcement(root: Path) -> Path:
@@ -335,13 +339,12 @@ def _stop_runner(runner: Any, *_: object) -> None:
 
 
 def _print_how_to(server: RunningServer) -> None:
-    pages = server.url.removesuffix("/api")
     # A file may have other readers.
     link = server.login_link() if sys.stdout.isatty() else "`infuser serve --login` prints a link"
     typer.echo(
-        f"login         {link}, once, to both of:\n"
-        f"Prefect UI    {pages}{UI}\n"
-        f"viewer        {pages}\n"
+        f"log in        {link}; it works once, for both pages\n"
+        f"Prefect UI    {server.pages}{UI}\n"
+        f"viewer        {server.pages}\n"
         f"deployment    infuser/{DEPLOYMENT}; Ctrl-C ends everything\n"
         f"\nIn another terminal, `infuser run ...` shows up here by itself, or\n"
         '  eval "$(infuser serve --env)"\n'

@@ -112,7 +112,8 @@ def _config_error(model: Model, error: ValidationError, *, prefix: str) -> Confi
     if first["type"] == "missing":
         return ConfigError(f"{name} is missing{more}", hint="add the key; configs/ has complete examples")
     if isinstance(first["input"], str) and "dictionary" in first["msg"]:
-        types = [get_args(each.model_fields["type"].annotation)[0] for each in models if "path" in each.model_fields]
+        files = [each.model_fields for each in models if {"type", "path"} <= each.model_fields.keys()]
+        types = [get_args(fields["type"].annotation)[0] for fields in files]
         change = f"{path}={{type: {types[0]}, path: {first['input']}}}" if types else f"{path}.KEY=VALUE"
         return ConfigError(
             f"{name} = {abbreviate(first['input'])}: it is a group of settings, not one value{more}",

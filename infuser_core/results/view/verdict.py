@@ -1,12 +1,12 @@
 """Gains of a run: accuracy of its anchor and its selected checkpoint on validation and benchmarks."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.evaluation.statistics.bootstrap import Difference, difference
-from infuser_core.evaluation.statistics.tally import Tally, accuracy, from_counts
+from infuser_core.evaluation.statistics.tally import accuracy, common_questions
 from infuser_core.results.lineage.numbers import points
+from infuser_core.results.report.queries import tally_of
 from infuser_core.store.views import Lens
 
 _COUNTS = """select q.phase, q.benchmark, q.iteration, q.question_id, q.num_correct, q.num_samples
@@ -43,23 +43,16 @@ class Gain:
 def gains(lens: Lens, run: str) -> list[Gain]:
     """Gains of a run on validation, which comes first, and on every benchmark; before the selection, of the best
     checkpoint so far."""
-    counts: dict[tuple[bool, str], dict[int, dict[str, Any]]] = {}
+    exams: dict[tuple[bool, str], dict[int, list[dict[str, Any]]]] = {}
     for row in lens.query(_COUNTS, {"run": run}):
-        exam = counts.setdefault((row["phase"] == "evaluate", row["benchmark"]), {})
-        exam.setdefault(row["iteration"], {})[row["question_id"]] = row
-    return [_gain(label, sides) for (_, label), sides in sorted(counts.items()) if _is_paired(sides)]
-
-
-def _is_paired(sides: Mapping[int, Mapping[str, Any]]) -> bool:
-    return bool(sides.get(0, {}).keys() & sides[max(sides)].keys())
-
-
-def _gain(label: str, sides: Mapping[int, Mapping[str, Any]]) -> Gain:
-    first, last = (_tally(sides[iteration]) for iteration in (0, max(sides)))
-    change = difference(first, last, draws=2000)
-    return Gain(benchmark=label, before=accuracy(first), after=accuracy(last), iteration=max(sides), change=change)
-
-
-def _tally(rows: Mapping[str, Mapping[str, Any]]) -> Tally:
-    correct, samples = ({name: row[column] for name, row in rows.items()} for column in ("num_correct", "num_samples"))
-    return from_counts(correct, samples)
+        sides = exams.setdefault((row["phase"] == "evaluate", row["benchmark"]), {})
+        sides.setdefault(row["iteration"], []).append(row)
+    result = []
+    for (_, label), sides in sorted(exams.items()):
+        chosen = max(sides)
+        first, last = tally_of(sides.get(0, [])), tally_of(sides[chosen])
+        if common_questions([first, last])[0]:
+            change = difference(first, last, draws=2000)
+            before, after = accuracy(first), accuracy(last)
+            result.append(Gain(benchmark=label, before=before, after=after, iteration=chosen, change=change))
+    return result
