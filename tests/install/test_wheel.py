@@ -1,10 +1,14 @@
-"""The wheel in an environment of its own, read-only: its contents, its pins, and a life cycle in any folder."""
+"""The release: wheel and source distribution, and the wheel in a read-only environment: its contents, its types, its
+pins, and a life cycle in any folder."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
@@ -12,6 +16,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.specifiers import SpecifierSet
 from places import ROOT
 
@@ -28,24 +33,30 @@ SMALL = {
 ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.iterdir()
-    return built
+def build(folder: Path, *options: str) -> list[Path]:
+    """Build this checkout into a folder, and list the files."""
+    command = [sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return sorted(folder.iterdir())
 
 
 @pytest.fixture(scope="module")
-def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
-    """Runs the installed command in a folder with an odd name, and with modules that nobody asked for."""
+def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the source distribution that it was built from."""
+    wheel, source = build(tmp_path_factory.mktemp("release"))
+    return wheel, source
+
+
+@pytest.fixture(scope="module")
+def wheel(release: tuple[Path, Path]) -> Path:
+    """The wheel."""
+    return release[0]
+
+
+@pytest.fixture(scope="module")
+def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A read-only environment with the wheel."""
     home = tmp_path_factory.mktemp("fresh") / "an environment"
-    folder = tmp_path_factory.mktemp("away") / "Bücher und 模型"
-    folder.mkdir()
-    for name in ("infuser_core", "flows", "corpus", "json"):
-        (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')")
     venv.create(home, symlinks=True)
     libraries = Path(sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})["purelib"])
     # The heavy libraries are this environment's own. Lines of such a file lead to no others: its checkout stays away.
@@ -56,6 +67,16 @@ def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & ~0o222)
     assert subprocess.run([*ORDINARY, "touch", home / "written"], capture_output=True).returncode != 0
+    return home
+
+
+@pytest.fixture(scope="module")
+def infuser(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
+    """Runs the installed command in a folder with an odd name, and with modules that nobody asked for."""
+    folder = tmp_path_factory.mktemp("away") / "Bücher und 模型"
+    folder.mkdir()
+    for name in ("infuser_core", "flows", "corpus", "json"):
+        (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
@@ -65,11 +86,63 @@ def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
     return run
 
 
-def test_everything_beside_the_code_is_in_it(wheel: Path):
-    listed = ["git", "ls-files", "-z", "--", "flows", "tasks", "corpus", "infuser_core", "configs"]
+def tracked(*folders: str) -> set[str]:
+    """Files of the checkout that git knows."""
+    listed = ["git", "ls-files", "-z", "--", *folders]
     files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return {*filter(None, files)}
+
+
+def test_everything_beside_the_code_is_in_it(wheel: Path):
     packed = {name.removeprefix("infuser_core/shipped/") for name in zipfile.ZipFile(wheel).namelist()}
-    assert {*filter(None, files), "docs/sql.md"} - packed == set()
+    assert {*tracked("flows", "tasks", "corpus", "infuser_core", "configs"), "docs/sql.md"} - packed == set()
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed)
+
+
+def test_the_source_distribution_holds_the_checkout_and_builds_the_same_wheel(
+    release: tuple[Path, Path], tmp_path: Path
+):
+    wheel, source = release
+    with tarfile.open(source) as archive:
+        assert tracked() - {name.partition("/")[2] for name in archive.getnames()} == set()
+    (direct,) = build(tmp_path, "--wheel")
+    assert direct.name == wheel.name and direct.read_bytes() == wheel.read_bytes()
+
+
+def test_their_metadata_are_valid(release: tuple[Path, Path]):
+    command = [sys.executable, "-m", "twine", "check", "--strict", *release]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_version_is_the_same_everywhere(infuser: Infuser):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert infuser("--version").stdout.startswith(f"infuser {version}, ")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest and newest[1] == f"{version} ({citation['date-released']})"
+    assert citation["version"] == version
+
+
+SCRIPT = """
+from pathlib import Path
+
+from infuser_core.config.overlays import load
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
+
+reveal_type(load([Path("nano")]).cotrain.iterations)
+reveal_type(Lens(Store(Path(".infuser"))).query("select 1"))
+"""
+
+
+def test_a_script_that_uses_it_passes_strict_types(home: Path, tmp_path: Path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    python = str(home / "bin" / "python")
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "script.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    assert re.findall(r'Revealed type is "(.*)"', checked.stdout) == ["int", "list[dict[str, Any]]"]
 
 
 def test_it_says_which_version_is_installed_where(infuser: Infuser):
