@@ -12,6 +12,7 @@ import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def wheel(release: tuple[Path, Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A read-only environment with the wheel."""
+    """An environment with the wheel, read-only."""
     home = tmp_path_factory.mktemp("fresh") / "an environment"
     venv.create(home, symlinks=True)
     libraries = Path(sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})["purelib"])
@@ -70,6 +71,13 @@ def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+def run_in(home: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the environment in a folder, without the user's settings."""
+    environment = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+    command = [*ORDINARY, str(home / "bin" / program), *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
 @pytest.fixture(scope="module")
 def infuser(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
     """Runs the installed command in a folder with an odd name, and with modules that nobody asked for."""
@@ -77,13 +85,7 @@ def infuser(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
     folder.mkdir()
     for name in ("infuser_core", "flows", "corpus", "json"):
         (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')")
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-        command = [*ORDINARY, str(home / "bin" / "infuser"), *words]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-    return run
+    return partial(run_in, home, folder, "infuser")
 
 
 def tracked(*folders: str) -> set[str]:

@@ -11,8 +11,8 @@ from infuser_core.store.views import Lens
 
 _COUNTS = """select q.phase, q.benchmark, q.iteration, q.question_id, q.num_correct, q.num_samples
     from question_scores q, (select coalesce((select min(selected_iteration) from selections where run = $run), (
-        select arg_max(iteration, accuracy) from benchmark_scores where run = $run and phase = 'validate')) as chosen) s
-    where q.run = $run and q.iteration in (0, s.chosen) and q.num_samples > 0"""
+        select arg_max(iteration, accuracy) from benchmark_scores where run = $run and phase = 'validate')) as selected) s
+    where q.run = $run and q.iteration in (0, s.selected) and q.num_samples > 0"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +49,10 @@ def gains(lens: Lens, run: str) -> list[Gain]:
         sides.setdefault(row["iteration"], []).append(row)
     result = []
     for (_, label), sides in sorted(exams.items()):
-        chosen = max(sides)
-        first, last = tally_of(sides.get(0, [])), tally_of(sides[chosen])
+        selected = max(sides)
+        first, last = tally_of(sides.get(0, [])), tally_of(sides[selected])
         if common_questions([first, last])[0]:
             change = difference(first, last, draws=2000)
             before, after = accuracy(first), accuracy(last)
-            result.append(Gain(benchmark=label, before=before, after=after, iteration=chosen, change=change))
+            result.append(Gain(benchmark=label, before=before, after=after, iteration=selected, change=change))
     return result
