@@ -21,6 +21,8 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from places import ROOT
 
+import infuser_core
+
 Infuser = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = {
     "cotrain.iterations": 1,
@@ -30,6 +32,8 @@ SMALL = {
     "data.validation.size": 8,
     "evaluate.benchmarks": [],
 }
+CLASSES = {"RunReader", "StartedRun", "StoreReader"}
+"""Public names that functions return."""
 # Root writes what it wants, but for these.
 ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
@@ -126,25 +130,16 @@ def test_the_version_is_the_same_everywhere(infuser: Infuser):
     assert citation["version"] == version
 
 
-SCRIPT = """
-from pathlib import Path
-
-from infuser_core.config.overlays import load
-from infuser_core.store.store import Store
-from infuser_core.store.views import Lens
-
-reveal_type(load([Path("nano")]).cotrain.iterations)
-reveal_type(Lens(Store(Path(".infuser"))).query("select 1"))
-"""
-
-
-def test_a_script_that_uses_it_passes_strict_types(home: Path, tmp_path: Path):
-    (tmp_path / "script.py").write_text(SCRIPT)
+def test_strict_type_checkers_know_every_name_of_the_library(home: Path, tmp_path: Path):
+    names = [f"infuser.{name}" for name in infuser_core.__all__]
+    lines = ["import infuser_core as infuser", *(f"reveal_type({name})" for name in names)]
+    (tmp_path / "script.py").write_text("\n".join(lines) + "\n")
     python = str(home / "bin" / "python")
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "script.py"]
     checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
-    assert re.findall(r'Revealed type is "(.*)"', checked.stdout) == ["int", "list[dict[str, Any]]"]
+    types = re.findall(r'Revealed type is "(.*)"', checked.stdout)
+    assert len(types) == len(names) and "Any" not in types
 
 
 def test_it_says_which_version_is_installed_where(infuser: Infuser):
@@ -177,6 +172,37 @@ def test_a_run_by_its_name_has_a_result(infuser: Infuser):
     assert done.returncode == 0, done.stderr
     result = json.loads(infuser("result", "--json").stdout)
     assert result["run"] == "first"
+
+
+SCRIPTS = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+"""Scripts of the page about the library, and what they print if the page shows it."""
+
+
+def test_scripts_of_the_library_page_run_from_the_wheel_without_prefect_and_ray(home: Path, tmp_path: Path):
+    for name in ("prefect", "ray"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not needed here')")
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    scripts = SCRIPTS.findall(page)
+    assert {name for name in infuser_core.__all__ if f"infuser.{name}" in page} == {*infuser_core.__all__} - CLASSES
+    for number, (script, shown) in enumerate(scripts):
+        assert len(script.splitlines()) <= 10
+        (tmp_path / f"script{number}.py").write_text(script, encoding="utf-8")
+        done = run_in(home, tmp_path, "python", f"script{number}.py")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() and (not shown or done.stdout == shown)
+
+
+def test_import_of_the_library_loads_no_other_package(home: Path, tmp_path: Path):
+    line = "import sys, infuser_core; print(*sorted(name for name in sys.modules if '.' not in name))"
+    names = set(run_in(home, tmp_path, "python", "-c", line).stdout.split())
+    assert names - sys.stdlib_module_names - {"__main__"} == {"infuser_core"}
+
+
+def test_names_of_the_library_exist_and_others_do_not():
+    assert all(getattr(infuser_core, name).__doc__ for name in infuser_core.__all__)
+    assert {*infuser_core.__all__} <= {*dir(infuser_core)}
+    with pytest.raises(AttributeError, match="no attribute 'scores'"):
+        infuser_core.scores  # noqa: B018
 
 
 @pytest.mark.parametrize("python", ["3.11.2", "3.12.0", "3.13.0"])

@@ -11,8 +11,8 @@ from infuser_core.store.views import Lens
 
 _COUNTS = """select q.phase, q.benchmark, q.iteration, q.question_id, q.num_correct, q.num_samples
     from question_scores q, (select coalesce((select min(selected_iteration) from selections where run = $run), (
-        select arg_max(iteration, accuracy) from benchmark_scores where run = $run and phase = 'validate')) as selected) s
-    where q.run = $run and q.iteration in (0, s.selected) and q.num_samples > 0"""
+        select arg_max(iteration, accuracy) from benchmark_scores where run = $run and phase = 'validate')) as chosen) s
+    where q.run = $run and q.iteration in (0, s.chosen) and q.num_samples > 0"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
