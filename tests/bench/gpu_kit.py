@@ -21,15 +21,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NEEDS = """
-pydantic pydantic_core annotated-types typing-inspection reportlab pypdfium2 tenacity protego
-langchain-text-splitters datasketch math-verify latex2sympy2-extended antlr4-python3-runtime duckdb fastapi starlette
-opentelemetry-api gguf transformers jsonschema jsonschema-specifications referencing rpds-py ray
-""".split()
+NEEDS = [
+    "pydantic",
+    "pydantic_core",
+    "annotated-types",
+    "typing-inspection",
+    "reportlab",
+    "pypdfium2",
+    "tenacity",
+    "protego",
+    "langchain-text-splitters",
+    "datasketch",
+    "math-verify",
+    "latex2sympy2-extended",
+    "antlr4-python3-runtime",
+    "duckdb",
+    "fastapi",
+    "starlette",
+    "opentelemetry-api",
+    "gguf",
+    "transformers",
+    "jsonschema",
+    "jsonschema-specifications",
+    "referencing",
+    "rpds-py",
+    "ray",
+]
 """Packages that such a machine lacks; versions are those of constraints.txt."""
-VLLM = """
-vllm==0.26.0 apache-tvm-ffi llguidance openai-harmony openai xgrammar pyzmq cbor2 msgspec pybase64
-""".split()
+DEEPSPEED = ("hjson", "einops", "msgpack", "py-cpuinfo")
+"""What DeepSpeed imports: newest versions."""
+VLLM = [
+    "vllm==0.26.0",
+    "apache-tvm-ffi",
+    "llguidance",
+    "openai-harmony",
+    "openai",
+    "xgrammar",
+    "pyzmq",
+    "cbor2",
+    "msgspec",
+    "pybase64",
+]
 """vLLM for torch 2.11 and CUDA 13, and its needs: newest versions."""
 UNUSED: Mapping[str, Sequence[str]] = {
     "ray": [f"ray/{name}/" for name in ("jars", "rllib", "serve", "tune", "data", "train", "llm", "dashboard/client", "cpp")],
@@ -53,7 +85,7 @@ def pinned(names: Iterable[str]) -> list[str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = {canonical(line.split("==")[0]): line for line in lines if "==" in line}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [*(pins[canonical(name)] for name in names), *project["optional-dependencies"]["deepspeed"], "hjson"]
+    return [*(pins[canonical(name)] for name in names), *project["optional-dependencies"]["deepspeed"], *DEEPSPEED]
 
 
 def canonical(name: str) -> str:

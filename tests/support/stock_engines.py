@@ -1,7 +1,6 @@
 """Engines with the defaults of a configuration, on the CPU, or the device that INFUSER_TEST_DEVICE names."""
 
 import os
-
 from typing import Any
 
 from infuser_core.config.engine import EngineSettings
@@ -9,7 +8,6 @@ from infuser_core.engines.configured import options_of
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.pool import EnginePool
-
 
 DEVICE = os.environ.get("INFUSER_TEST_DEVICE", "cpu")
 
