@@ -41,6 +41,8 @@ NANO = Shape(hidden=128, layers=3, ffn=384, heads=4, kv_heads=2, head_dim=32, vo
 MIDDLE = Shape(hidden=384, layers=8, ffn=1152, heads=6, kv_heads=3, head_dim=64, vocabulary=4096)
 SHAPES = {
     "qwen3-0.6b": Shape(hidden=1024, layers=28, ffn=3072, heads=16, kv_heads=8, head_dim=128, vocabulary=151_936),
+    "qwen3-1.7b": Shape(hidden=2048, layers=28, ffn=6144, heads=16, kv_heads=8, head_dim=128, vocabulary=151_936),
+    "qwen3-4b": Shape(hidden=2560, layers=36, ffn=9728, heads=32, kv_heads=8, head_dim=128, vocabulary=151_936),
     "tiny": Shape(hidden=32, layers=2, ffn=64, heads=4, kv_heads=2, head_dim=8, vocabulary=300),
 }
 
