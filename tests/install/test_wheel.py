@@ -2,18 +2,22 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import venv
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
 from places import ROOT
+
+import infuser_core
 
 Infuser = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = {
@@ -24,6 +28,8 @@ SMALL = {
     "data.validation.size": 8,
     "evaluate.benchmarks": [],
 }
+CLASSES = {"RunReader", "StartedRun", "StoreReader"}
+"""Public names that functions return."""
 # Root writes what it wants, but for these.
 ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
@@ -39,13 +45,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
-    """Runs the installed command in a folder with an odd name, and with modules that nobody asked for."""
+def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, read-only."""
     home = tmp_path_factory.mktemp("fresh") / "an environment"
-    folder = tmp_path_factory.mktemp("away") / "Bücher und 模型"
-    folder.mkdir()
-    for name in ("infuser_core", "flows", "corpus", "json"):
-        (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')")
     venv.create(home, symlinks=True)
     libraries = Path(sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})["purelib"])
     # The heavy libraries are this environment's own. Lines of such a file lead to no others: its checkout stays away.
@@ -56,13 +58,24 @@ def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & ~0o222)
     assert subprocess.run([*ORDINARY, "touch", home / "written"], capture_output=True).returncode != 0
+    return home
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-        command = [*ORDINARY, str(home / "bin" / "infuser"), *words]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
-    return run
+def run_in(home: Path, folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the environment in a folder, without the user's settings."""
+    environment = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+    command = [*ORDINARY, str(home / "bin" / program), *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def infuser(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
+    """Runs the installed command in a folder with an odd name, and with modules that nobody asked for."""
+    folder = tmp_path_factory.mktemp("away") / "Bücher und 模型"
+    folder.mkdir()
+    for name in ("infuser_core", "flows", "corpus", "json"):
+        (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')")
+    return partial(run_in, home, folder, "infuser")
 
 
 def test_everything_beside_the_code_is_in_it(wheel: Path):
@@ -102,6 +115,37 @@ def test_a_run_by_its_name_has_a_result(infuser: Infuser):
     assert done.returncode == 0, done.stderr
     result = json.loads(infuser("result", "--json").stdout)
     assert result["run"] == "first"
+
+
+SCRIPTS = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+"""Scripts of the page about the library, and what they print if the page shows it."""
+
+
+def test_scripts_of_the_library_page_run_from_the_wheel_without_prefect_and_ray(home: Path, tmp_path: Path):
+    for name in ("prefect", "ray"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not needed here')")
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    scripts = SCRIPTS.findall(page)
+    assert {name for name in infuser_core.__all__ if f"infuser.{name}" in page} == {*infuser_core.__all__} - CLASSES
+    for number, (script, shown) in enumerate(scripts):
+        assert len(script.splitlines()) <= 10
+        (tmp_path / f"script{number}.py").write_text(script, encoding="utf-8")
+        done = run_in(home, tmp_path, "python", f"script{number}.py")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() and (not shown or done.stdout == shown)
+
+
+def test_import_of_the_library_loads_no_other_package(home: Path, tmp_path: Path):
+    line = "import sys, infuser_core; print(*sorted(name for name in sys.modules if '.' not in name))"
+    names = set(run_in(home, tmp_path, "python", "-c", line).stdout.split())
+    assert names - sys.stdlib_module_names - {"__main__"} == {"infuser_core"}
+
+
+def test_names_of_the_library_exist_and_others_do_not():
+    assert all(getattr(infuser_core, name).__doc__ for name in infuser_core.__all__)
+    assert {*infuser_core.__all__} <= {*dir(infuser_core)}
+    with pytest.raises(AttributeError, match="no attribute 'scores'"):
+        infuser_core.scores  # noqa: B018
 
 
 @pytest.mark.parametrize("python", ["3.11.2", "3.12.0", "3.13.0"])
