@@ -1,4 +1,5 @@
-"""The wheel in an environment of its own, read-only: its contents, its pins, and a life cycle in any folder."""
+"""The release: wheel and source distribution, and the wheel in a read-only environment: its contents, its types, its
+pins, and a life cycle in any folder."""
 
 import json
 import os
@@ -6,6 +7,8 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
@@ -14,6 +17,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.specifiers import SpecifierSet
 from places import ROOT
 
@@ -34,14 +38,24 @@ CLASSES = {"RunReader", "StartedRun", "StoreReader"}
 ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 
+def build(folder: Path, *options: str) -> list[Path]:
+    """Build this checkout into a folder, and list the files."""
+    command = [sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return sorted(folder.iterdir())
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.iterdir()
-    return built
+def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the source distribution that it was built from."""
+    wheel, source = build(tmp_path_factory.mktemp("release"))
+    return wheel, source
+
+
+@pytest.fixture(scope="module")
+def wheel(release: tuple[Path, Path]) -> Path:
+    """The wheel."""
+    return release[0]
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +92,54 @@ def infuser(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
     return partial(run_in, home, folder, "infuser")
 
 
-def test_everything_beside_the_code_is_in_it(wheel: Path):
-    listed = ["git", "ls-files", "-z", "--", "flows", "tasks", "corpus", "infuser_core", "configs"]
+def tracked(*folders: str) -> set[str]:
+    """Files of the checkout that git knows."""
+    listed = ["git", "ls-files", "-z", "--", *folders]
     files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return {*filter(None, files)}
+
+
+def test_everything_beside_the_code_is_in_it(wheel: Path):
     packed = {name.removeprefix("infuser_core/shipped/") for name in zipfile.ZipFile(wheel).namelist()}
-    assert {*filter(None, files), "docs/sql.md"} - packed == set()
+    assert {*tracked("flows", "tasks", "corpus", "infuser_core", "configs"), "docs/sql.md"} - packed == set()
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed)
+
+
+def test_the_source_distribution_holds_the_checkout_and_builds_the_same_wheel(
+    release: tuple[Path, Path], tmp_path: Path
+):
+    wheel, source = release
+    with tarfile.open(source) as archive:
+        assert tracked() - {name.partition("/")[2] for name in archive.getnames()} == set()
+    (direct,) = build(tmp_path, "--wheel")
+    assert direct.name == wheel.name and direct.read_bytes() == wheel.read_bytes()
+
+
+def test_their_metadata_are_valid(release: tuple[Path, Path]):
+    command = [sys.executable, "-m", "twine", "check", "--strict", *release]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_version_is_the_same_everywhere(infuser: Infuser):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert infuser("--version").stdout.startswith(f"infuser {version}, ")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest and newest[1] == f"{version} ({citation['date-released']})"
+    assert citation["version"] == version
+
+
+def test_strict_type_checkers_know_every_name_of_the_library(home: Path, tmp_path: Path):
+    names = [f"infuser.{name}" for name in infuser_core.__all__]
+    lines = ["import infuser_core as infuser", *(f"reveal_type({name})" for name in names)]
+    (tmp_path / "script.py").write_text("\n".join(lines) + "\n")
+    python = str(home / "bin" / "python")
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "script.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    types = re.findall(r'Revealed type is "(.*)"', checked.stdout)
+    assert len(types) == len(names) and "Any" not in types
 
 
 def test_it_says_which_version_is_installed_where(infuser: Infuser):

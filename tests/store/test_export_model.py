@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 import torch
 from engine_tiny import VOCABULARY, make_checkpoint
+from huggingface_hub import ModelCard
 from launcher import ROOT
 from safetensors.torch import load_file
 from stock_engines import hf_sampler
@@ -18,9 +20,12 @@ from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.local.hub import write_hub_layout
 from infuser_core.errors import UsageError
 from infuser_core.protocols import PromptGroup, SamplingParams
+from infuser_core.results.export.card import card
 from infuser_core.results.export.model import export_model
+from infuser_core.results.lineage.graph import graph_of
 from infuser_core.schemas import BenchmarkScore, Checkpoint, Selection, Source, Update
 from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table
@@ -163,6 +168,35 @@ def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path
         assert fact in text, fact
     assert "Refused" not in text
     assert text.startswith("---\nlibrary_name: transformers\n")
+
+
+def test_the_hub_reads_the_card_and_its_code_runs_in_the_folder(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "model"
+    export_model(root, "tiny", iteration="selected", role="solver", out=out)
+    card = ModelCard.load(out / "README.md")
+    assert card.data.license == "apache-2.0" and card.data.library_name == "transformers"
+    (result,) = card.data.eval_results
+    assert (result.dataset_name, result.metric_type, result.metric_value) == ("exam", "accuracy", 0.625)
+    (code,) = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+    monkeypatch.chdir(out)
+    exec(compile(code, "card", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_a_model_of_the_hub_names_its_base_and_data_there(root: Path):
+    changes = {
+        "anchor": {"type": "hub", "repo": "me/base"},
+        "corpus.pool": "hf://datasets/me/pool@main",
+        "data.dev": {"type": "file", "path": "hf://datasets/me/dev/dev.jsonl"},
+    }
+    config = load([ROOT / "configs" / "nano.yaml"], [f"{key}={json.dumps(value)}" for key, value in changes.items()])
+    graph, store = graph_of(Catalogue(root), "tiny"), Store(root)
+    record = graph.of("update_solver")[-1]
+    data = ModelCard(card(graph, store, record, config, role="solver", iteration=1, files={})).data
+    assert (data.license, data.license_name, data.base_model) == ("other", "see-base-model", "me/base")
+    assert data.datasets == ["me/pool", "me/dev"]
 
 
 def test_iteration_zero_and_a_role_without_updates_are_the_anchor(root: Path, tmp_path: Path):
