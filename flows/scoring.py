@@ -23,7 +23,7 @@ from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.evaluation.statistics.ranking import FileQuestion, ScoredQuestion
 from infuser_core.schemas import InfluenceScore, Question
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.store.tables import ArrowTable, save_rows, table_of
+from infuser_core.store.tables import ArrowTable, as_arrow, save_rows
 from infuser_core.system.sealed import digest_of
 from tasks import cotraining as phase
 from tasks import training_pool
@@ -66,7 +66,7 @@ def score_questions(
     with opened as (run, inputs, shards):
         refs = [shard["scores"] for shard in shards]
         rows = [row for ref in refs for row in run.store.rows(ref, "scores", InfluenceScore)]
-    return table_of(ranking.rank_questions(inputs, rows, samples=samples), ScoredQuestion)
+    return as_arrow(ranking.rank_questions(inputs, rows, samples=samples), ScoredQuestion)
 
 
 def measure_effects(held_out: QuestionSet, *, reply: str, steps: int, samples: int, **arguments: Any) -> dict[str, Any]:
@@ -153,8 +153,8 @@ def _score_shards(
     """Score all questions; yields the artifacts of each shard and those that they come from."""
     solver, dev = model.ref or training_pool.make_anchor(run.name), _store_targets(run, dev_questions)
     gradient = phase.dev_gradient(run.name, 0, phase.rollout_dev(run.name, 0, dev, solver), solver)
-    for shard in ranking.shards(questions, SHARD):
-        shard_questions = studies.given_questions(run.name, shard)
+    for start in range(0, len(questions), SHARD):
+        shard_questions = studies.given_questions(run.name, questions[start : start + SHARD])
         rollouts = phase.rollout_questions(run.name, 0, shard_questions, solver)
         refs = {"questions": shard_questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
         yield {**refs, "dev": dev, "scores": studies.score_given(run.name, **refs)}

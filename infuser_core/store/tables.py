@@ -26,8 +26,6 @@ from infuser_core.store.series import KINDS, Series
 from infuser_core.system import durable
 
 Row = TypeVar("Row")
-ArrowTable: typing.TypeAlias = pa.Table
-"""Table in memory that notebooks read."""
 
 _SCALARS: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -100,7 +98,11 @@ def row_writer(
 
         def end_group() -> None:
             nonlocal numbers, has_group
-            write(table_of(waiting, row_type))
+            columns = [
+                _column([getattr(row, field.name) for row in waiting], field.type, series.get(field.name))
+                for field in schema
+            ]
+            write(pa.table(columns, schema=schema))
             waiting.clear()
             numbers, has_group = 0, True
 
@@ -178,15 +180,6 @@ def _series_of(row_type: type) -> dict[str, type]:
     """Names of the fields that are sequences of numbers, with the type of the numbers, int or float."""
     hints = typing.get_type_hints(row_type)
     return {name: typing.get_args(hint)[0] for name, hint in hints.items() if typing.get_origin(hint) is Sequence}
-
-
-def table_of(rows: Sequence[Any], row_type: type) -> ArrowTable:
-    """Convert rows to a table with the columns that their file has."""
-    schema, series = arrow_schema(row_type), _series_of(row_type)
-    columns = [
-        _column([getattr(row, field.name) for row in rows], field.type, series.get(field.name)) for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Array:
