@@ -110,10 +110,12 @@ def _open_ranking(
     scored_model = find_model(settings.store_root(), str(model))
     if scored_model.folder is None:
         raise UsageError(f"--model {model}: an address has no gradients", hint="name a model that has files")
-    cotrain: dict[str, Any] = {"group_size": samples}
-    cotrain |= {"adapter": {"type": adapter}} if adapter else {}
-    cotrain |= {} if max_tokens is None else {"solver_tokens": max_tokens}
-    changes = {"seed": seed, "anchor": {"type": "folder", "path": str(scored_model.folder)}, "cotrain": cotrain}
+    options = {"adapter": {"type": adapter} if adapter else None, "solver_tokens": max_tokens}
+    changes = {
+        "seed": seed,
+        "anchor": {"type": "folder", "path": str(scored_model.folder)},
+        "cotrain": {"group_size": samples, **{name: each for name, each in options.items() if each is not None}},
+    }
     config = validate(merge(_base_config(scored_model, configs).model_dump(mode="json"), changes))
     dev_questions = read_questions(dev, "dev", columns)
     sets: list[QuestionSet] = [questions]
@@ -153,8 +155,8 @@ def _score_shards(
     """Score all questions; yields the artifacts of each shard and those that they come from."""
     solver, dev = model.ref or training_pool.make_anchor(run.name), _store_targets(run, dev_questions)
     gradient = phase.dev_gradient(run.name, 0, phase.rollout_dev(run.name, 0, dev, solver), solver)
-    for start in range(0, len(questions), SHARD):
-        shard_questions = studies.given_questions(run.name, questions[start : start + SHARD])
+    for shard in ranking.shards(questions, SHARD):
+        shard_questions = studies.given_questions(run.name, shard)
         rollouts = phase.rollout_questions(run.name, 0, shard_questions, solver)
         refs = {"questions": shard_questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
         yield {**refs, "dev": dev, "scores": studies.score_given(run.name, **refs)}

@@ -54,9 +54,9 @@ def score(
         "model": model, "questions": [*questions, *(more or [])], "dev": dev, "samples": samples, "seed": seed,
         "max_tokens": max_tokens, "adapter": adapter, "configs": config or [], "columns": {},
     }  # fmt: skip
-    ranking = {"model": model, **save_ranking(score_questions(**arguments), out, share=share)}
-    if held_out:
-        ranking |= measure_effects(held_out, reply=reply, steps=steps, **arguments)
+    summary = save_ranking(score_questions(**arguments), out, share=share)
+    effects = measure_effects(held_out, reply=reply, steps=steps, **arguments) if held_out else {}
+    ranking = {"model": model, **summary, **effects}
     show(ranking, lambda: _text(ranking), as_json=as_json)
 
 

@@ -1,7 +1,7 @@
 """Rank questions by influence score, with the accuracy and the file row of each."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,6 +55,11 @@ class FileQuestion:
     file: str
     """Empty for rows in memory."""
     row: int
+
+
+def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Question]]:
+    """Split questions into consecutive pieces of `size`."""
+    return (questions[start : start + size] for start in range(0, len(questions), size))
 
 
 def rank_questions(
