@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+import infuser_core
 from flows.cli.main import app
 from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
@@ -192,8 +193,19 @@ def tables() -> str:
 
 
 def api() -> str:
-    """Modules for programs that use INFUSER, by mkdocstrings."""
-    return "# Python\n\n" + "\n\n".join(f"::: {module}" for module in API)
+    """The public surface, and the modules for parts of other packages, by mkdocstrings."""
+    surface = [f"::: {getattr(infuser_core, name).__module__}.{name}" for name in infuser_core.__all__]
+    return "\n\n".join(
+        [
+            "# Python",
+            "Scripts use `import infuser_core as infuser` and the names of the first part, which stay: see",
+            "[From Python](../library.md). Parts of other packages implement what the second part describes.",
+            "## import infuser_core as infuser",
+            *surface,
+            "## Modules for own parts",
+            *(f"::: {module}" for module in API),
+        ]
+    )
 
 
 def docstrings(kind: type) -> dict[str, str]:

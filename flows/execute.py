@@ -161,9 +161,27 @@ def print_warning(line: str) -> None:
     typer.echo(printable(f"infuser: warning: {line}"), err=True)
 
 
-def spawn(arguments: list[str], *, log: Path) -> subprocess.Popen[bytes]:
-    """Start `infuser ARGUMENTS` as another process with its output in a file."""
+def spawn(arguments: list[str], root: Path, *, log: Path, apart: bool = False) -> subprocess.Popen[bytes]:
+    """Start `infuser ARGUMENTS` on the store at `root` as another process, with its output in a file.
+
+    With `apart`, Ctrl-C in this terminal does not reach it.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "INFUSER_STORE": str(root)}
     command = [sys.executable, "-P", "-m", "flows.cli.main", *arguments]
     with log.open("wb") as handle:
-        return subprocess.Popen(command, stdout=handle, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=subprocess.STDOUT,
+            start_new_session=apart,
+        )
+
+
+def last_error(log: Path) -> str:
+    """The last error in the output of a process, else the last line."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith("infuser:")] or lines[-1:] or ["no output"]
+    return errors[-1]

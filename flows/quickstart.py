@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from flows.execute import execute, spawn
+from flows.execute import execute, last_error, spawn
 from infuser_core import settings
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
@@ -39,20 +39,21 @@ def quickstart(*, iterations: int, seed: int) -> None:
     else:
         options = [word for change in changes for word in ("--set", change)]
         arguments = ["run", str(BASE), str(CONTROL), *options, "--seed", str(seed)]
-        _run_in_parallel(main, arguments, log)
+        _run_in_parallel(main, arguments, root, log)
     runs.mark_latest(root, main.run_name())
     _summarise(root, main, control)
 
 
-def _run_in_parallel(main: RunConfig, arguments: list[str], log: Path) -> None:
+def _run_in_parallel(main: RunConfig, arguments: list[str], root: Path, log: Path) -> None:
     """Run INFUSER in this process and the control in another."""
-    process = spawn(arguments, log=log)
+    process = spawn(arguments, root, log=log)
     try:
         # The report is written once, with the control's curve.
         execute(main, main.run_name(), page=False)
         if process.wait() != 0:
-            tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-2:])
-            raise StageError(f"the control run failed: {tail}", hint="`make quickstart` continues from its last stage")
+            raise StageError(
+                f"the control run failed: {last_error(log)}", hint="`make quickstart` continues from its last stage"
+            )
     finally:
         if process.poll() is None:
             process.terminate()

@@ -20,7 +20,7 @@ from time import sleep
 
 import typer
 
-from flows.execute import execute, exit_code
+from flows.execute import execute, exit_code, last_error
 from infuser_core import settings
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, InfuserError, StageError, quantity
@@ -69,9 +69,7 @@ class _Processes:
         for run in finished:
             self.pace.end(run)
             if self.running.pop(run).exitcode != 0:
-                lines = self._log(run).read_text(errors="replace").strip().splitlines()
-                errors = [line for line in lines if line.startswith("infuser:")] or lines[-1:] or ["no output"]
-                self.failed[run] = errors[-1]
+                self.failed[run] = last_error(self._log(run))
         return finished
 
     def stop(self) -> None:

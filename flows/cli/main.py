@@ -15,6 +15,7 @@ from flows.cli import configs, corpus, evaluate, inspect, options, report, run, 
 from flows.execute import INTERRUPTED, exit_code, print_error
 from infuser_core.errors import UsageError
 from infuser_core.store import verify
+from infuser_core.store.runs import software
 from infuser_core.terminal import format_warning
 
 app = typer.Typer(
@@ -28,14 +29,9 @@ _READING = ("sql", "result", "report", "show", "why", "diff", "export")
 
 
 def _version(requested: bool) -> None:
-    from importlib.metadata import PackageNotFoundError, version
-
     if not requested:
         return
-    try:
-        number = version("infuser")
-    except PackageNotFoundError:  # a checkout on PYTHONPATH
-        number = "-"
+    number = software().get("infuser", "-")  # a checkout on PYTHONPATH is not installed
     typer.echo(f"infuser {number}, Python {platform.python_version()}, {Path(__file__).parents[2]}")
     raise typer.Exit
 

@@ -7,7 +7,7 @@ import typer
 
 from flows.cli.options import AsJson, Verbose, show
 from infuser_core import settings
-from infuser_core.errors import UsageError, quantity
+from infuser_core.errors import quantity
 from infuser_core.store import runs
 from infuser_core.terminal import byte_progress
 
@@ -155,27 +155,16 @@ def export(
 
     With a card, in the layout of Hugging Face.
     """
-    from infuser_core.results.export.model import export as write_model
-    from infuser_core.results.export.questions import export_questions
-    from infuser_core.system import hub
+    from infuser_core.results.export.export import export as write
 
-    if questions and (adapter or role != "solver"):
-        raise UsageError("--questions: a data set has no role and no adapter", hint="leave out --role and --adapter")
-    root = settings.store_root()
-    run = runs.find_run(root, run)
-    # Check first, before anything is written: the hub's refusal takes only a second.
-    repository = hub.create_repository(push, "dataset" if questions else "model") if push else None
-    name = repository.repo if repository else "."
+    facts = write(run, out, iteration=iteration, role=role, adapter=adapter, questions=questions, push=push)
     if questions:
-        facts = export_questions(root, run, iteration=iteration, out=out, name=name)
         text = f"{out}: {quantity(facts['questions'], 'question')}"
     else:
-        facts = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
         after = f"{facts['checkpoint_id']} after {quantity(facts['iteration'], 'iteration')}"
         files = sum(path.is_file() for path in out.rglob("*"))
         text = f"{out}: checkpoint {after}, {quantity(files, 'file')}"
-    pushed = {"pushed": hub.push_folder(out, repository, message=f"{run} after {iteration}")} if repository else {}
-    show({**facts, **pushed}, "\n".join([text, *pushed.values()]), as_json=as_json)
+    show(facts, "\n".join([text, *filter(None, [facts.get("pushed")])]), as_json=as_json)
 
 
 def import_anchor(

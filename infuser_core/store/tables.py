@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,18 @@ _GROUP_NUMBERS = 1 << 22
 """Numbers in series at which a row group ends, which limits the memory that writers and readers need."""
 _GROUP_BYTES = 1 << 30
 """Maximum bytes of a row group with more than one row: readers cannot read a list of texts of 2 GiB."""
+
+
+ArrowTable: TypeAlias = pa.Table
+"""Columns in memory, which `to_pandas` turns into a DataFrame."""
+
+
+def as_arrow(rows: Sequence[Any], row_type: type) -> ArrowTable:
+    """Rows of one type as an arrow table."""
+    return pa.Table.from_pylist(
+        [{field.name: getattr(row, field.name) for field in dataclasses.fields(row_type)} for row in rows],
+        arrow_schema(row_type),
+    )
 
 
 def arrow_schema(row_type: type) -> pa.Schema:
@@ -179,7 +191,7 @@ def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Ar
 
 
 def save_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
-    """Write rows to a parquet file durably and atomically. Raises StoreError if it cannot be has_group."""
+    """Write rows to a parquet file durably and atomically. Raises StoreError if it cannot be written."""
     hint = "free some space or choose another folder; then run the same command again"
     with durable.write_errors(path.parent, hint=hint), durable.replacing(path) as draft:
         write_rows(draft, rows, row_type)
@@ -310,6 +322,15 @@ def read_foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield from batch.to_pylist()
     except pa.ArrowInvalid as error:
         raise DocumentError(f"{path} is no parquet file: {error}", hint="fetch the file again") from error
+
+
+def read_arrow(table: Any, name: str) -> list[dict[str, Any]]:
+    """Read the rows of a table of pyarrow, pandas or polars. Raises DocumentError for a column of several types."""
+    try:
+        return list(pa.table(table).to_pylist())
+    except pa.ArrowException as error:
+        hint = "give each column one type, e.g. all answers as text"
+        raise DocumentError(f"{name}: {', '.join(map(str, error.args))}", hint=hint) from error
 
 
 def decompress_zstd(content: bytes) -> bytes:

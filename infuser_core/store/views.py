@@ -51,8 +51,9 @@ VIEWS: dict[str, str] = {
             and v.question_id = s.question_id and v.sample_index = s.sample_index
     """,
     "question_history": f"""
-        select q.run, q.iteration, q.question_id, q.text, q.answer, q.document_id, d.source_id, p.title as source_title,
-               d.header_path, d.start as document_start, d."end" as document_end, q.rollout_id,
+        select q.run, q.iteration, q.question_id, q.text, q.choices, q.answer, q.verifier, q.document_id, d.source_id,
+               p.title as source_title, d.header_path, d.start as document_start, d."end" as document_end,
+               d.text as document_text, q.rollout_id,
                g.checkpoint_id as generator, {_SCORES}, w.reward as generator_reward,
                w.advantage as generator_advantage, w.trained as generator_trained, q.artifact_key
         from questions q
@@ -68,6 +69,7 @@ VIEWS: dict[str, str] = {
 
 if TYPE_CHECKING:
     from infuser_core.store.store import Store
+    from infuser_core.store.tables import ArrowTable
 
 Rows = list[dict[str, Any]]
 """Result rows of a statement, each a dictionary by column name."""
@@ -189,6 +191,15 @@ class Lens:
         names = sorted(self._defined & set(_WORD.findall(sql.lower())))
         columns = {name: self._fetch(f'describe "{name}"', ()) for name in names}
         return "; ".join(f"{name}: {', '.join(row['column_name'] for row in rows)}" for name, rows in columns.items())
+
+    def query_as_arrow(self, sql: str, parameters: Mapping[str, Any] | None = None) -> "ArrowTable":
+        """Execute a trusted statement as `query` does; returns an arrow table. Raises UsageError if it fails."""
+        with self._usage_errors(sql):
+            self._prepare(set(_WORD.findall(sql.lower())))
+            rows = self._connection.sql(sql, params=parameters)
+            if rows is None:
+                raise UsageError("the statement returns no rows", hint=_EMPTY)
+            return rows.to_arrow_table()
 
     def query_untrusted(self, sql: str, *, most: int | None = None, seconds: float | None = None) -> Rows:
         """Execute a user's statement, which can only read the store's tables; returns at most `most` rows.

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 import torch
 from engine_tiny import VOCABULARY, make_checkpoint
+from huggingface_hub import ModelCard
 from launcher import ROOT
 from safetensors.torch import load_file
 from stock_engines import hf_sampler
@@ -18,9 +20,12 @@ from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.local.hub import write_hub_layout
 from infuser_core.errors import UsageError
 from infuser_core.protocols import PromptGroup, SamplingParams
-from infuser_core.results.export.model import export
+from infuser_core.results.export.card import card
+from infuser_core.results.export.model import export_model
+from infuser_core.results.lineage.graph import graph_of
 from infuser_core.schemas import BenchmarkScore, Checkpoint, Selection, Source, Update
 from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table
@@ -146,7 +151,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path, tmp_path: Path):
     out = tmp_path / "model"
     out.mkdir()  # an empty folder is filled
-    found = export(root, "tiny", iteration="selected", role="solver", out=out)
+    found = export_model(root, "tiny", iteration="selected", role="solver", out=out)
     assert (found["iteration"], found["checkpoint_id"].split("-")[0]) == (1, "update_solver")
     assert AutoTokenizer.from_pretrained(out).chat_template
     AutoModelForCausalLM.from_pretrained(out)
@@ -165,9 +170,38 @@ def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path
     assert text.startswith("---\nlibrary_name: transformers\n")
 
 
+def test_the_hub_reads_the_card_and_its_code_runs_in_the_folder(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "model"
+    export_model(root, "tiny", iteration="selected", role="solver", out=out)
+    card = ModelCard.load(out / "README.md")
+    assert card.data.license == "apache-2.0" and card.data.library_name == "transformers"
+    (result,) = card.data.eval_results
+    assert (result.dataset_name, result.metric_type, result.metric_value) == ("exam", "accuracy", 0.625)
+    (code,) = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+    monkeypatch.chdir(out)
+    exec(compile(code, "card", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_a_model_of_the_hub_names_its_base_and_data_there(root: Path):
+    changes = {
+        "anchor": {"type": "hub", "repo": "me/base"},
+        "corpus.pool": "hf://datasets/me/pool@main",
+        "data.dev": {"type": "file", "path": "hf://datasets/me/dev/dev.jsonl"},
+    }
+    config = load([ROOT / "configs" / "nano.yaml"], [f"{key}={json.dumps(value)}" for key, value in changes.items()])
+    graph, store = graph_of(Catalogue(root), "tiny"), Store(root)
+    record = graph.of("update_solver")[-1]
+    data = ModelCard(card(graph, store, record, config, role="solver", iteration=1, files={})).data
+    assert (data.license, data.license_name, data.base_model) == ("other", "see-base-model", "me/base")
+    assert data.datasets == ["me/pool", "me/dev"]
+
+
 def test_iteration_zero_and_a_role_without_updates_are_the_anchor(root: Path, tmp_path: Path):
-    anchor = export(root, "tiny", iteration="0", role="solver", out=tmp_path / "a")
-    generator = export(root, "tiny", iteration="1", role="generator", out=tmp_path / "b")
+    anchor = export_model(root, "tiny", iteration="0", role="solver", out=tmp_path / "a")
+    generator = export_model(root, "tiny", iteration="1", role="generator", out=tmp_path / "b")
     assert anchor["checkpoint_id"] == generator["checkpoint_id"]
     assert anchor["checkpoint_id"].startswith("anchor-")
     assert "the weights of the base model" in (tmp_path / "a" / "README.md").read_text()
@@ -178,7 +212,7 @@ def test_a_folder_with_something_in_it_is_left_alone(root: Path, tmp_path: Path)
     out.mkdir()
     (out / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="something already") as caught:
-        export(root, "tiny", iteration="0", role="solver", out=out)
+        export_model(root, "tiny", iteration="0", role="solver", out=out)
     assert caught.value.hint
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["mine.txt"]
 
@@ -189,7 +223,7 @@ def test_a_damaged_checkpoint_leaves_no_half_a_model(root: Path, tmp_path: Path)
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     try:
         with pytest.raises(OSError, match="does not match the digest"):
-            export(root, "tiny", iteration="1", role="solver", out=tmp_path / "model")
+            export_model(root, "tiny", iteration="1", role="solver", out=tmp_path / "model")
     finally:
         weights.write_bytes(whole)
     assert list(tmp_path.iterdir()) == []
@@ -198,12 +232,12 @@ def test_a_damaged_checkpoint_leaves_no_half_a_model(root: Path, tmp_path: Path)
 @pytest.mark.parametrize(("iteration", "role"), [("2", "solver"), ("last", "solver"), ("-1", "solver"), ("1", "judge")])
 def test_what_the_run_does_not_have_is_refused_with_what_it_has(root: Path, tmp_path: Path, iteration: str, role: str):
     with pytest.raises(UsageError) as caught:
-        export(root, "tiny", iteration=iteration, role=role, out=tmp_path / "model")
+        export_model(root, "tiny", iteration=iteration, role=role, out=tmp_path / "model")
     assert "0 (the anchor) to 1, or selected" in caught.value.hint or "solver, generator" in caught.value.hint
     assert not (tmp_path / "model").exists()
 
 
 def test_the_result_can_be_read_by_scripts(root: Path, tmp_path: Path):
-    found = export(root, "tiny", iteration="1", role="solver", out=tmp_path / "model")
+    found = export_model(root, "tiny", iteration="1", role="solver", out=tmp_path / "model")
     assert json.loads(json.dumps(found))["iteration"] == 1
     assert "model.safetensors" in found["files"]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from pathlib import Path
 import loopback_hub
 import pytest
 import small_store
+from huggingface_hub import DatasetCard
 from launcher import SmallRun, copy_store
 
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import anchor_path
+from infuser_core.results.export.questions import export_questions
 from infuser_core.system.hub import parse_address
 
 MODEL, QUESTIONS = "hf://me/nano-solver", "hf://datasets/me/nano-questions"
@@ -117,6 +120,14 @@ print(json.dumps([said.shape[0], rows]))
     assert said == 1
     wanted = small_store.query(pushed.store, "select score from scores where status = 'scored'", run="small")
     assert sorted(row["score"] for row in rows if row["score"] is not None) == sorted(row["score"] for row in wanted)
+
+
+def test_the_card_of_questions_names_a_file_that_is_there(place: Place):
+    out = place.folder / "here"
+    export_questions(place.store, "small", iteration="2", out=out)
+    card = DatasetCard.load(out / "README.md")
+    files = {each["data_files"] for each in card.data.configs} | {*re.findall(r'data_files="(.*?)"', card.text)}
+    assert files == {path.name for path in out.iterdir()} - {"README.md"}
 
 
 def test_a_token_that_may_not_write_is_said_before_anything_is_written(place: Place):

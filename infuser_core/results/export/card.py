@@ -2,19 +2,21 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import yaml
+from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from infuser_core.config.phase_table import GRADINGS, UPDATES, Phase
 from infuser_core.config.run import RunConfig
-from infuser_core.config.sources import FolderAnchor, HubAnchor
-from infuser_core.evaluation.anchors import anchor_folder
+from infuser_core.config.sources import FileQuestions, FolderAnchor, HubAnchor, NanoAnchor
+from infuser_core.evaluation.anchors import anchor_folder, origin_of
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.schemas import BenchmarkScore, Source, Update
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
+from infuser_core.system.hub import SCHEME, parse_address
 
 _ROLES = {
     "solver": "answers questions by reasoning step by step",
@@ -38,11 +40,13 @@ def card(
     chain = graph.trained(record.key)
     updates = [record for record in chain if record.phase in UPDATES]
     steps = [row for record in updates for row in store.rows(record.ref, "updates", Update) if not row.skipped]
+    scores = _scores(graph, store, record)
+    ancestors = [record, *graph.above(record.key)]
     sources = textbooks(graph, store) if updates and not config.cotrain.dev_only else []
     return render(
         "card.md",
         name=name,
-        metadata=_metadata(config, role, adapter=adapter),
+        metadata=_metadata(graph.run, config, role, scores, adapter=adapter),
         adapter=base_name(config) if adapter else "",
         run=graph.run,
         role=role,
@@ -50,7 +54,9 @@ def card(
         iteration=iteration,
         config=config,
         base=base_text(config),
-        scores=_scores(graph, store, record),
+        scores=scores,
+        seconds=sum(each.seconds for each in ancestors),
+        devices=dict.fromkeys(facts["device"] for r in ancestors for facts in r.machine.values() if "device" in facts),
         updates=len(updates),
         steps=steps,
         questions=_questions(graph, updates),
@@ -87,17 +93,37 @@ def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(plain)} |"
 
 
-def _metadata(config: RunConfig, role: str, *, adapter: bool) -> str:
-    values: dict[str, Any] = {
-        "library_name": "peft" if adapter else "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["infuser", role, "reinforcement-learning"],
-        "license": "other",
-        "license_name": "see-base-model",
-    }
-    if isinstance(config.anchor, HubAnchor):
-        values["base_model"] = config.anchor.repo
-    return yaml.safe_dump(values, sort_keys=False)
+def _metadata(
+    run: str, config: RunConfig, role: str, scores: Sequence[tuple[bool, BenchmarkScore]], *, adapter: bool
+) -> str:
+    """Facts for the hub as YAML. The validation is left out: checkpoints are selected by it."""
+    anchor = config.anchor
+    # The nano anchors are part of this project.
+    is_ours = isinstance(anchor, NanoAnchor)
+    addresses = [config.corpus.pool, config.data.dev.path if isinstance(config.data.dev, FileQuestions) else ""]
+    results = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=score.benchmark,
+            dataset_name=score.benchmark,
+            metric_type="accuracy",
+            metric_value=score.accuracy,
+        )
+        for is_validation, score in scores
+        if not is_validation
+    ]
+    data = ModelCardData(
+        model_name=run,
+        library_name="peft" if adapter else "transformers",
+        pipeline_tag="text-generation",
+        tags=["infuser", role, "reinforcement-learning"],
+        base_model=anchor.repo if isinstance(anchor, HubAnchor) else None,
+        datasets=[parse_address(text).repo for text in addresses if text.startswith(SCHEME)] or None,
+        eval_results=results or None,
+        license="apache-2.0" if is_ours else "other",
+        license_name=None if is_ours else "see-base-model",
+    )
+    return data.to_yaml() + "\n"
 
 
 def base_name(config: RunConfig) -> str:
@@ -112,8 +138,9 @@ def base_text(config: RunConfig) -> str:
     if isinstance(anchor, HubAnchor):
         return f"`{anchor.repo}` at revision `{anchor.revision}`"
     if isinstance(anchor, FolderAnchor):
-        return "a local model folder, identified by its digest below"
-    return f"the nano lab's anchor (world {anchor.world}), a tiny model for experiments"
+        licence = origin_of(Path(anchor.path)).get("licence", "not stated")
+        return f"a local model folder (licence: {licence})"
+    return f"the nano lab's anchor (world {anchor.world}, licence: Apache-2.0), a tiny model for experiments"
 
 
 def _questions(graph: Graph, updates: Sequence[Record]) -> int:

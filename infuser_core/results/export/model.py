@@ -23,7 +23,7 @@ ROLES = ("solver", "generator")
 SELECTED = "selected"
 
 
-def export(
+def export_model(
     root: Path, run: str, *, iteration: str, role: str, out: Path, adapter: bool = False, name: str = "."
 ) -> dict[str, Any]:
     """Write a role's checkpoint after `iteration` iterations (a number, or `selected`) into a new folder.

@@ -90,7 +90,8 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
             "pretty_name": f"Questions of {run}",
             "license": "other",
             "license_name": "see-textbooks",
-            "task_categories": ["question-answering"],
+            "task_categories": ["question-answering", "multiple-choice"],
+            "annotations_creators": ["machine-generated"],
             "tags": ["infuser", "synthetic"],
             "configs": [{"config_name": "default", "data_files": FILE}],
         }
@@ -99,6 +100,7 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
             sources=textbooks(graph, store),
             metadata=yaml.safe_dump(metadata, sort_keys=False),
             name=name,
+            file=FILE,
             run=run,
             rows=rows,
             measured=list(MEASURED),

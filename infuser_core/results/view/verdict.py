@@ -49,10 +49,10 @@ def gains(lens: Lens, run: str) -> list[Gain]:
         sides.setdefault(row["iteration"], []).append(row)
     result = []
     for (_, label), sides in sorted(exams.items()):
-        chosen = max(sides)
-        first, last = tally_of(sides.get(0, [])), tally_of(sides[chosen])
+        selected = max(sides)
+        first, last = tally_of(sides.get(0, [])), tally_of(sides[selected])
         if common_questions([first, last])[0]:
             change = difference(first, last, draws=2000)
             before, after = accuracy(first), accuracy(last)
-            result.append(Gain(benchmark=label, before=before, after=after, iteration=chosen, change=change))
+            result.append(Gain(benchmark=label, before=before, after=after, iteration=selected, change=change))
     return result
