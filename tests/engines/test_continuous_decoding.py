@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.hf.continuous import Decoder
+from infuser_core.engines.hf.layouts import SlotCache
 from infuser_core.engines.local.memory import SHARE
 from infuser_core.errors import EngineError
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams, no_keep, no_progress
@@ -138,11 +139,13 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._calls: list[tuple[Any, ...]] = []
+        self.devices: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
             raise RuntimeError("a captured step asks the device")
         result = func(*args, **(kwargs or {}))
+        self.devices |= {each.device.type for each in tree_leaves(result) if isinstance(each, Tensor)}
         self._calls.append((func, args, kwargs or {}, result))
         return result
 
@@ -202,3 +205,16 @@ def test_a_capture_that_fails_is_recorded_and_not_used(
     engine = decoder(long, kind)
     require_same(decoded(engine), plain)
     assert engine.facts()["not_captured"].startswith(reason)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "gemma3_text", "phi3", "gpt_neox", "qwen3_moe"])
+def test_a_step_copies_nothing_from_the_host_and_asks_the_device_nothing(tmp_path: Path, family: str) -> None:
+    sizes = {"gemma3_text": WINDOW, "qwen3_moe": ROUTED | {"num_experts": 4}}
+    checkpoint = make_family(tmp_path, family, **FAMILIES.get(family, sizes.get(family, {})))
+    model = load_model(Path(checkpoint.path), dtype=torch.bfloat16, device=torch.device("cpu")).to("meta")
+    engine = Decoder(model, PARAMS, [], prefill_tokens=64)
+    engine._use(SlotCache(4, 64, engine._device), 4)
+    with torch.inference_mode(), Recorder() as recorder:
+        logits = engine._forward()
+    assert (logits.shape, logits.dtype) == ((4, VOCABULARY), torch.float32)
+    assert recorder.devices == {"meta"}
