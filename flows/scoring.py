@@ -1,34 +1,38 @@
-"""`infuser score`: rank any questions by their influence on a model for a set of target questions."""
+"""Rank any questions by their influence on a model for a set of target questions: `infuser score`, and for scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from infuser_core import settings
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.config.sources import FileQuestions
 from infuser_core.cotrain.studies import selection
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows
-from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
+from infuser_core.evaluation.benchmarks.parts.question_sets import read_questions
+from infuser_core.evaluation.benchmarks.parts.validation import content_digest
 from infuser_core.evaluation.models import EvaluatedModel, find_model, is_nano
 from infuser_core.evaluation.settings import lab_config
 from infuser_core.evaluation.statistics import ranking
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
-from infuser_core.evaluation.statistics.ranking import FileQuestion
+from infuser_core.evaluation.statistics.ranking import FileQuestion, ScoredQuestion
 from infuser_core.schemas import InfluenceScore, Question
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.store.tables import save_rows
+from infuser_core.store.tables import ArrowTable, as_arrow, save_rows
 from infuser_core.system.sealed import digest_of
 from tasks import cotraining as phase
-from tasks import documents, training_pool
+from tasks import training_pool
 from tasks.run import Run, open_run
 from tasks.studies import questions as studies
 from tasks.studies import scores
 
+QuestionSet = str | Path | Iterable[Any]
+"""Path of a file, or rows in memory with the same columns: mappings, questions, or a table of pyarrow or pandas."""
 ROLLOUTS = 64
 """Answers sampled per held-out question if no form of a right reply is configured."""
 STEPPED = 24
@@ -37,63 +41,99 @@ SHARD = 512
 """Questions answered and scored in one batch: at most this work is lost in a crash."""
 
 
-def score(
+def score_questions(
+    model: str | Path,
+    questions: QuestionSet,
+    dev: QuestionSet,
     *,
-    model: str,
-    dev: Path,
-    questions: Sequence[Path],
-    out: Path,
-    samples: int,
-    adapter: str,
-    keep: str,
-    max_tokens: int | None,
-    configs: Sequence[Path],
-    seed: int,
-    held_out: Path | None,
-    reply: str,
-    steps: int,
-) -> dict[str, Any]:
-    """Rank questions by influence; write the table and, with `keep`, the best of each file. A repeated call continues.
+    samples: int = 8,
+    seed: int = 42,
+    max_tokens: int | None = None,
+    adapter: str = "",
+    configs: Sequence[Path] = (),
+    columns: Mapping[str, str] = MappingProxyType({}),
+) -> ArrowTable:
+    """Rank questions by influence on a model for the dev questions; returns a row per question, the best first.
 
-    Raises UsageError for a model at an address, and for a `keep` of another form than `top:N`.
+    `model` is a folder, `nano`, RUN@iteration or owner/name, `questions` one set or a list of files. The model gives
+    `samples` answers per question, of up to `max_tokens` tokens; `adapter="lora"` needs little memory; `configs` are
+    YAML files with engines, prompts or limits; `columns` maps question_text and ground_truth to other names in both
+    sets. Results are in the store: a repeated call continues. For the columns of the table see ScoredQuestion.
+
+    Raises UsageError for a model at an address, DocumentError for a row without a question or an answer.
     """
-    share = ranking.parse_keep(keep)
-    scored_model = find_model(settings.store_root(), model)
+    opened = _open_ranking(model, questions, dev, samples, seed, max_tokens, adapter, configs, columns)
+    with opened as (run, inputs, shards):
+        refs = [shard["scores"] for shard in shards]
+        rows = [row for ref in refs for row in run.store.rows(ref, "scores", InfluenceScore)]
+    return as_arrow(ranking.rank_questions(inputs, rows, samples=samples), ScoredQuestion)
+
+
+def measure_effects(held_out: QuestionSet, *, reply: str, steps: int, samples: int, **arguments: Any) -> dict[str, Any]:
+    """Measure how real steps on the first shard change held-out questions; `arguments` are those of the ranking."""
+    with _open_ranking(samples=samples, **arguments) as (run, _, shards):
+        targets = _store_targets(run, read_questions(held_out, "held_out", arguments["columns"]))
+        study = scores.ScoredIteration(run=run, iteration=0, inputs={**next(shards), "held_out": targets}, reply=reply)
+        score_ref = scores.named_scores(study)
+        effects = scores.prediction_study(study, score_ref, questions=STEPPED, answers=samples, rollouts=ROLLOUTS)
+        arms = scores.selection_study(study, score_ref, share=0.25, steps=steps, draws=5, samples=None, ranked=True)
+        correlations = study.execute_rows(effects, "score_correlations", RankCorrelation)
+        rows = study.execute_rows(arms, "selection_arms", selection.SelectionArm)
+    return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
+
+
+def save_ranking(table: ArrowTable, out: Path, *, share: float) -> dict[str, Any]:
+    """Write a ranking and, with a share or a number, the best of each file next to it; returns a summary."""
+    rows = [ScoredQuestion(**row) for row in table.to_pylist()]
+    save_rows(out, rows, ScoredQuestion)
+    best, best_files = ranking.take_best(rows, share), []
+    for file in sorted({row.file for row in rows}) if share else ():
+        target = out.parent / f"{Path(file).stem}.kept{Path(file).suffix}"
+        keep_rows(Path(file), target, {row.row for row in best if row.file == file})
+        best_files.append(str(target))
+    return {**ranking.summary(rows), "out": str(out), "kept": best_files}
+
+
+@contextmanager
+def _open_ranking(
+    model: str | Path,
+    questions: QuestionSet,
+    dev: QuestionSet,
+    samples: int,
+    seed: int,
+    max_tokens: int | None,
+    adapter: str,
+    configs: Sequence[Path],
+    columns: Mapping[str, str],
+) -> Iterator[tuple[Run, list[FileQuestion], Iterator[dict[str, ArtifactRef]]]]:
+    """Open the run of a ranking; yields it, its questions, and an iterator that scores them shard by shard."""
+    scored_model = find_model(settings.store_root(), str(model))
     if scored_model.folder is None:
         raise UsageError(f"--model {model}: an address has no gradients", hint="name a model that has files")
-    sets = [{"type": "file", "path": str(file.absolute())} for file in (dev, held_out or dev)]
-    changes: dict[str, Any] = {
+    options = {"adapter": {"type": adapter} if adapter else None, "solver_tokens": max_tokens}
+    changes = {
         "seed": seed,
         "anchor": {"type": "folder", "path": str(scored_model.folder)},
-        "data": {"dev": sets[0], "validation": sets[1], "problems": []},
-        "cotrain": {
-            "group_size": samples,
-            **({"adapter": {"type": adapter}} if adapter else {}),
-            **({"solver_tokens": max_tokens} if max_tokens else {}),
-        },
+        "cotrain": {"group_size": samples, **{name: each for name, each in options.items() if each is not None}},
     }
     config = validate(merge(_base_config(scored_model, configs).model_dump(mode="json"), changes))
-    # Derive the name from settings, model and files, so that the same ranking continues.
-    digest = digest_of([config.digest(), model, [str(path.absolute()) for path in questions]])
-    name = f"score-{digest[:12]}"
+    dev_questions = read_questions(dev, "dev", columns)
+    sets: list[QuestionSet] = [questions]
+    if isinstance(questions, list | tuple) and questions and isinstance(questions[0], str | Path):
+        sets = list(questions)
     inputs = [
         # Two files may have a question of the same name.
         FileQuestion(question=replace(question, question_id=f"{number}/{question.question_id}"), file=file, row=row)
-        for number, file in enumerate(questions)
-        for row, question in enumerate(load_questions(FileQuestions(type="file", path=str(file)), seed=0), 1)
+        for number, each in enumerate(sets)
+        for file in [str(each) if isinstance(each, str | Path) else ""]
+        for row, question in enumerate(read_questions(each, "questions", columns), 1)
     ]
+    # Derive the name from settings, model and questions, so that the same ranking continues.
+    contents = [content_digest(each) for each in (dev_questions, [row.question for row in inputs])]
+    name = f"score-{digest_of([config.digest(), scored_model.digest, *contents])[:12]}"
     with open_run(name, config, journal="score.jsonl", listed=False) as run:
-        scored, artifacts = _score(run, scored_model, [row.question for row in inputs])
-        effects = _measure_effects(run, artifacts, samples=samples, steps=steps, reply=reply) if held_out else {}
+        yield run, inputs, _score_shards(run, scored_model, dev_questions, [row.question for row in inputs])
         run.journal.finish()
-    rows = ranking.rank_questions(inputs, scored, samples=samples)
-    save_rows(out, rows, ranking.ScoredQuestion)
-    best_files = []
-    for file in questions if share else []:
-        target = out.parent / f"{file.stem}.kept{file.suffix}"
-        keep_rows(file, target, {row.row for row in ranking.take_best(rows, share) if row.file == str(file)})
-        best_files.append(str(target))
-    return {"model": model, **ranking.summary(rows), **effects, "out": str(out), "kept": best_files}
 
 
 def _base_config(model: EvaluatedModel, configs: Sequence[Path]) -> RunConfig:
@@ -109,34 +149,18 @@ def _base_config(model: EvaluatedModel, configs: Sequence[Path]) -> RunConfig:
     return load(files, [*plain, "cotrain.sampling.temperature=0.7"])
 
 
-def _score(
-    run: Run, model: EvaluatedModel, questions: Sequence[Question]
-) -> tuple[list[InfluenceScore], dict[str, ArtifactRef]]:
-    """Score all questions; returns the scores, and the artifacts of the first shard for studies."""
-    solver = model.ref or training_pool.make_anchor(run.name)
-    dev = documents.reference_questions(run.name, "dev")
-    answers = phase.rollout_dev(run.name, 0, dev, solver)
-    gradient = phase.dev_gradient(run.name, 0, answers, solver)
-    rows: list[InfluenceScore] = []
-    first: dict[str, ArtifactRef] = {}
+def _score_shards(
+    run: Run, model: EvaluatedModel, dev_questions: Sequence[Question], questions: Sequence[Question]
+) -> Iterator[dict[str, ArtifactRef]]:
+    """Score all questions; yields the artifacts of each shard and those that they come from."""
+    solver, dev = model.ref or training_pool.make_anchor(run.name), _store_targets(run, dev_questions)
+    gradient = phase.dev_gradient(run.name, 0, phase.rollout_dev(run.name, 0, dev, solver), solver)
     for shard in ranking.shards(questions, SHARD):
         shard_questions = studies.given_questions(run.name, shard)
         rollouts = phase.rollout_questions(run.name, 0, shard_questions, solver)
-        scores = studies.score_given(run.name, shard_questions, rollouts, gradient, solver)
-        rows.extend(run.store.rows(scores, "scores", InfluenceScore))
-        first = first or {"scores": scores, "questions": shard_questions, "rollouts": rollouts}
-    return rows, {**first, "solver": solver, "gradient": gradient, "dev": dev}
+        refs = {"questions": shard_questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
+        yield {**refs, "dev": dev, "scores": studies.score_given(run.name, **refs)}
 
 
-def _measure_effects(
-    run: Run, inputs: dict[str, ArtifactRef], *, samples: int, steps: int, reply: str
-) -> dict[str, Any]:
-    """Measure how real steps on the first shard affect held-out questions: single questions and selections."""
-    held_out = documents.reference_questions(run.name, "validation")
-    study = scores.ScoredIteration(run=run, iteration=0, inputs={**inputs, "held_out": held_out}, reply=reply)
-    score_ref = scores.named_scores(study)
-    effects = scores.prediction_study(study, score_ref, questions=STEPPED, answers=samples, rollouts=ROLLOUTS)
-    arms = scores.selection_study(study, score_ref, share=0.25, steps=steps, draws=5, samples=None, ranked=True)
-    correlations = study.execute_rows(effects, "score_correlations", RankCorrelation)
-    rows = study.execute_rows(arms, "selection_arms", selection.SelectionArm)
-    return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
+def _store_targets(run: Run, questions: Sequence[Question]) -> ArtifactRef:
+    return studies.given_questions(run.name, questions, table="reference_questions")

@@ -5,6 +5,7 @@ from flows.launch import StartedRun as StartedRun
 from flows.launch import follow as follow
 from flows.launch import resume as resume
 from flows.launch import start as start
+from flows.scoring import score_questions as score_questions
 from flows.studies import study_prediction as study_prediction
 from infuser_core.errors import InfuserError as InfuserError
 from infuser_core.evaluation.judge import judge as judge

@@ -46,23 +46,17 @@ def score(
     with that of the dev questions. After a crash, the same command continues. With held-out questions it also reports
     how well this score and others predict the effects of steps on single questions and on the best quarter.
     """
-    from flows.scoring import score as go
+    from flows.scoring import measure_effects, save_ranking, score_questions
+    from infuser_core.evaluation.statistics.ranking import parse_keep
 
-    ranking = go(
-        model=model,
-        dev=dev,
-        questions=[*questions, *(more or [])],
-        out=out,
-        samples=samples,
-        adapter=adapter,
-        keep=keep,
-        max_tokens=max_tokens,
-        configs=config or [],
-        seed=seed,
-        held_out=held_out,
-        reply=reply,
-        steps=steps,
-    )
+    share = parse_keep(keep)
+    arguments: dict[str, Any] = {
+        "model": model, "questions": [*questions, *(more or [])], "dev": dev, "samples": samples, "seed": seed,
+        "max_tokens": max_tokens, "adapter": adapter, "configs": config or [], "columns": {},
+    }  # fmt: skip
+    summary = save_ranking(score_questions(**arguments), out, share=share)
+    effects = measure_effects(held_out, reply=reply, steps=steps, **arguments) if held_out else {}
+    ranking = {"model": model, **summary, **effects}
     show(ranking, lambda: _text(ranking), as_json=as_json)
 
 

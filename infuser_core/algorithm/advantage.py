@@ -6,8 +6,8 @@ and ddof 1. A group of one row has no baseline: its advantage is 0 and it enters
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
 
 Groups = Sequence[Sequence[float]]
 SigmaB = Literal["all", "nonzero"]
@@ -109,6 +109,28 @@ def advantages(
 ) -> list[list[float]]:
     """Advantage of every row by the estimator `normaliser`, one of NORMALISERS."""
     return NORMALISERS[normaliser](groups, sigma_b, single_row)
+
+
+def dugrpo_advantages(
+    rewards_R: Sequence[float], groups_R: Sequence[Hashable], *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[float]:
+    """The generator's advantage (eq:gen_advantage) of R rows in any order, for any trainer.
+
+    `rewards_R` are the influence scores, `groups_R` the group of each row, its document. Both may be tensors or arrays
+    of shape [R].
+    """
+    rewards, members = _listed(rewards_R), dict[Hashable, list[int]]()
+    for row, group in enumerate(_listed(groups_R)):
+        members.setdefault(group, []).append(row)
+    shaped = dugrpo([[rewards[row] for row in rows] for rows in members.values()], sigma_b, single_row)
+    rows = [row for rows in members.values() for row in rows]
+    by_row = dict(zip(rows, (value for values_G in shaped for value in values_G), strict=True))
+    return [by_row[row] for row in range(len(rewards))]
+
+
+def _listed(values_R: Any) -> list[Any]:
+    """Values of a sequence, an array or a tensor: tensors of equal numbers are different keys of a dictionary."""
+    return values_R.tolist() if hasattr(values_R, "tolist") else list(values_R)
 
 
 def _groups_in_statistics(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Sequence[float]]:

@@ -324,6 +324,15 @@ def read_foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise DocumentError(f"{path} is no parquet file: {error}", hint="fetch the file again") from error
 
 
+def read_arrow(table: Any, name: str) -> list[dict[str, Any]]:
+    """Read the rows of a table of pyarrow, pandas or polars. Raises DocumentError for a column of several types."""
+    try:
+        return list(pa.table(table).to_pylist())
+    except pa.ArrowException as error:
+        hint = "give each column one type, e.g. all answers as text"
+        raise DocumentError(f"{name}: {', '.join(map(str, error.args))}", hint=hint) from error
+
+
 def decompress_zstd(content: bytes) -> bytes:
     """Decompress Zstandard data, which Python's standard library does not support."""
     return bytes(pa.CompressedInputStream(pa.BufferReader(content), "zstd").read())

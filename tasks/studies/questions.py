@@ -109,16 +109,16 @@ def quality(
 
 
 @stage("given_questions")
-def given_questions(run: Run, questions: Sequence[Question]) -> Work:
-    """Store questions from files, each with a unique id, in the form of generated questions."""
+def given_questions(run: Run, questions: Sequence[Question], *, table: str = "questions") -> Work:
+    """Store questions from files or from memory, each with a unique id, in the table of generated ones or another."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         return Outcome(
-            tables={"questions": Table(row_type=Question, rows=list(questions))}, summary={"valid": len(questions)}
+            tables={table: Table(row_type=Question, rows=list(questions))}, summary={"valid": len(questions)}
         )
 
     content = digest_of([recorded(replace(row, question_id="")) | {"id": row.question_id} for row in questions])
-    return Work(recipe=run.recipe("given_questions", VERSION, {"questions": content}, {}), produce=produce)
+    return Work(recipe=run.recipe("given_questions", VERSION, {table: content}, {}), produce=produce)
 
 
 @stage("score_given")

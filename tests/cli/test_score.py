@@ -1,17 +1,22 @@
-"""`infuser score` ranks questions of any file by their influence on any model, and keeps the best in its format."""
+"""`infuser score` and `score_questions` rank questions by their influence on any model, and keep the best of a file."""
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from flows.cli.main import app
-from infuser_core.errors import UsageError
+from flows.scoring import score_questions
+from infuser_core.errors import DocumentError, InfuserError, UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows, rows_of
 from infuser_core.nano import lab
 from infuser_core.store.tables import read_foreign_rows
@@ -69,6 +74,8 @@ def test_held_out_questions_tell_what_steps_on_the_ranked_ones_change(folder: Pa
     jsonl(folder / "held.jsonl", questions("target", "validation", 6))
     words = ["--questions", str(folder / "target.jsonl"), "--held-out", str(folder / "held.jsonl"), "--steps", "1"]
     told, _ = scored(folder, *words)
+    # The studies continue the run of the ranking.
+    assert len(list((folder / "store" / "runs").iterdir())) == 1
     arms = {row["arm"]: row for row in told["arms"]}
     assert arms["random"]["arms"] == 5 and arms["before"]["change"] == 0
     # The lab's right replies are known, so that the change is exact, and not in steps of an answer.
@@ -77,6 +84,100 @@ def test_held_out_questions_tell_what_steps_on_the_ranked_ones_change(folder: Pa
     # The form of a right reply is part of the question: another one, which the model never gives, changes nothing.
     other, _ = scored(folder, *words, "--reply", "{answer}{answer}")
     assert {row["arm"]: row["accuracy"] for row in other["arms"]}["before"] == 0
+
+
+def test_rows_in_memory_are_scored_as_those_of_their_file_and_share_its_work(folder: Path) -> None:
+    (_, rows), file = scored(folder, "--questions", str(folder / "target.jsonl")), [folder / "target.jsonl"]
+    assert score_questions("nano", file, folder / "dev.jsonl", samples=4).to_pylist() == rows
+    target, dev = questions("target", "test", 12), questions("target", "dev", 12)
+    assert [(row["text"], row["choices"], row["answer"]) for row in rows] == [
+        (target[place]["question_text"], target[place]["choices"], target[place]["ground_truth"])
+        for place in (row["row"] - 1 for row in rows)
+    ]
+    artifacts = sorted((folder / "store").glob("artifacts/*/*"))
+    arrays = [{**row, "choices": np.array(row["choices"]), "field": float("nan")} for row in target]
+    for same in (target, (row for row in target), pa.Table.from_pylist(target), arrays):
+        table = score_questions("nano", same, pa.Table.from_pylist(dev), samples=4)
+        assert table.to_pylist() == [{**row, "file": ""} for row in rows]
+    assert sorted((folder / "store").glob("artifacts/*/*")) == artifacts
+    assert len(list((folder / "store" / "runs").iterdir())) == 1
+
+
+SCRIPT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("prefect", "ray"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Absent())
+from flows.scoring import score_questions
+dev = [{"question_text": f"What is {n} times 3?", "choices": [n, 3 * n], "ground_truth": 3 * n} for n in (4, 5)]
+row = {"problem": "Größe 数: what is 2 times 3?", "options": ["5", "6"], "key": 6}
+rows = [{"question_text": row["problem"], "choices": row["options"], "ground_truth": row["key"]}]
+print(score_questions("nano", rows, dev, samples=4).select(["text", "answer"]).to_pylist())
+"""
+
+
+def test_a_script_in_any_folder_continues_after_a_crash_and_needs_no_prefect_or_ray(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("INFUSER_")}
+
+    def run_script(**changes: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "script.py"]
+        return subprocess.run(command, cwd=tmp_path, env=environment | changes, capture_output=True, text=True)
+
+    assert run_script(INFUSER_CRASH_AT="score_given:start").returncode == -9
+    ended = run_script()
+    assert ended.stdout == "[{'text': 'Größe 数: what is 2 times 3?', 'answer': 'B'}]\n"
+    # The report about the process that was killed is all that a script prints on standard error.
+    assert ended.returncode == 0 and [line[:8] for line in ended.stderr.splitlines()] == ["infuser:"]
+    journal = next((tmp_path / ".infuser" / "runs").glob("score-*/score.jsonl"))
+    entries = [json.loads(line) for line in journal.read_text().splitlines()]
+    second = {entry["phase"]: entry["state"] for entry in entries if entry["attempt"] == 2}
+    assert second["rollout_questions"] == "cached" and second["score_given"] == "ran"
+    again = run_script()
+    assert (again.stdout, again.stderr) == (ended.stdout, "")
+
+
+Q = {"question_text": "What is 2 times 3?", "choices": ["5", "6"], "ground_truth": "6"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "message"),
+    [
+        ([], {}, "questions holds no rows"),
+        (pa.table({"question_text": []}), {}, "questions holds no rows"),
+        ([Q, {"question_text": "Why?"}], {}, "questions, row 2: no ground_truth; there are question_text"),
+        ([Q, {**Q, "ground_truth": None}], {}, "questions, row 2: no ground_truth"),
+        (pa.table({"text": ["Why?"], "key": ["so"]}), {}, "questions, row 1: no question_text; there are text, key"),
+        ([Q, "What is 2 times 3?"], {}, "questions, row 2: 'What is 2 times 3?' is no object"),
+        (Q, {}, "questions, row 1: 'question_text' is no object"),
+        ([{**Q, "question_id": "a"}] * 2, {}, "questions: question_id a twice"),
+        ([Q], {"columns": {"question_text": "problem"}}, "dev, row 1: no problem; there are question_text"),
+        ([Q], {"dev": []}, "dev holds no rows"),
+        ([Q], {"samples": 1}, "cotrain.group_size = 1"),
+        ([Q], {"max_tokens": 0}, "cotrain.solver_tokens = 0"),
+        ([Q], {"adapter": "full"}, "cotrain.adapter.type = 'full'"),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_scored_are_refused_with_their_place(
+    folder: Path, rows: object, changes: dict, message: str
+) -> None:
+    with pytest.raises(InfuserError) as refusal:
+        score_questions("nano", rows, changes.pop("dev", [Q]), **changes)
+    assert refusal.value.message.startswith(message) and refusal.value.hint
+    assert not (folder / "store" / "artifacts").exists()
+
+
+def test_a_column_of_several_types_is_refused_by_name() -> None:
+    class Frame:
+        """Answers as pandas passes them on: a column without one type."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.table({"ground_truth": pa.array([1, "x"])}).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(DocumentError, match="questions: Could not convert 'x' with type str"):
+        score_questions("nano", Frame(), [Q])
 
 
 def as_list(path: Path, rows: Rows) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import UsageError
@@ -21,8 +20,9 @@ class ScoredQuestion:
     rank: int
     """1 for the highest score."""
     file: str
+    """File of the question; empty for rows in memory."""
     row: int
-    """Row in the file, from 1."""
+    """Row in the file or in memory, from 1."""
     question_id: str
     score: float
     """Influence as the configuration measures it: by default the preconditioned cosine; 0 without a direction."""
@@ -40,17 +40,21 @@ class ScoredQuestion:
     """Answers per question."""
     status: str
     """scored, or the reason for a score of 0 (see schemas.ScoreStatus)."""
+    text: str
+    choices: list[str]
+    answer: str
+    """Reference answer: the letter of the right choice, if there are choices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileQuestion:
-    """A question and its row in a file."""
+    """A question and its row in a file or in memory."""
 
     question: Question
     """Its identifier is unique among all files."""
-    file: Path
+    file: str
+    """Empty for rows in memory."""
     row: int
-    """Row in the file, from 1."""
 
 
 def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Question]]:
@@ -69,7 +73,7 @@ def rank_questions(
         rows.append(
             ScoredQuestion(
                 rank=rank,
-                file=str(each.file),
+                file=each.file,
                 row=each.row,
                 question_id=each.question.question_id.partition("/")[2],
                 score=score.score,
@@ -80,6 +84,9 @@ def rank_questions(
                 accuracy_high=high,
                 samples=samples,
                 status=score.status,
+                text=each.question.text,
+                choices=each.question.choices,
+                answer=each.question.answer,
             )
         )
     return rows

@@ -1,12 +1,14 @@
-"""Load question sets from a micro-world, from files in the layout of the published sets, or sampled from benchmarks."""
+"""Load question sets from a micro-world, from files or rows in the published layout, or sampled from benchmarks."""
 
 import hashlib
+import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -15,14 +17,14 @@ from infuser_core.config import shipped
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, NanoQuestions
-from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.errors import DataWarning, DocumentError, abbreviate
 from infuser_core.evaluation.benchmarks import gpqa_diamond, gsm8k
 from infuser_core.evaluation.benchmarks.parts import fields, validation
 from infuser_core.evaluation.benchmarks.parts.fields import Row
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.nano import lab
 from infuser_core.plugins import BENCHMARKS, VERIFIERS, Registry
-from infuser_core.prompts.reasoning import answer_of
+from infuser_core.prompts.reasoning import announce, answer_of, replace_halves
 from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
@@ -62,24 +64,56 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
         return validation.sample_questions(source, evaluated)
     if isinstance(source, NanoQuestions):
         return lab.draw_questions(source.topics, source.split, source.size, seed, source.world)
-    rows = list(rows_of(shipped.find_data_file(source.path)))
-    if not rows:
-        raise DocumentError(f"{source.path} holds no rows", hint="name a file with questions")
-    if source.size is not None and source.size != len(rows):
+    rows = _make_questions(rows_of(shipped.find_data_file(source.path)), source.path, source.columns)
+    if source.size not in (None, len(rows)):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
+    return rows
+
+
+def read_questions(questions: str | Path | Iterable[Any], name: str, columns: Mapping[str, str]) -> list[Question]:
+    """Read the questions of a file, or of rows in memory: mappings with a file's columns, a table, or `Question`s.
+
+    Errors call rows in memory by `name`. Raises DocumentError as `load_questions` does.
+    """
+    if isinstance(questions, str | Path):
+        return load_questions(FileQuestions(type="file", path=str(questions), columns=dict(columns)), seed=0)
+    if hasattr(questions, "__arrow_c_stream__"):
+        from infuser_core.store.tables import read_arrow
+
+        questions = read_arrow(questions, name)
+    rows, halves = replace_halves(list(questions))
+    announce(name, halves)
+    return _make_questions(rows, name, columns)
+
+
+def _make_questions(rows: Iterable[Any], where: str, columns: Mapping[str, str]) -> list[Question]:
+    """Make the questions of a file or of rows in memory, which `where` names; those that are questions stay."""
+    rows = list(rows)
+    if not rows:
+        raise DocumentError(f"{where} holds no rows", hint="give at least one question")
     questions = [
-        question_of(row, f"{source.path}, row {number}", name=str(number), columns=source.columns)
+        question_of(row, f"{where}, row {number}", name=str(number), columns=columns)
+        if not isinstance(row, Question)
+        else row
         for number, row in enumerate(rows, 1)
     ]
-    column = source.columns.get("question_text")
-    chats = [fields.map_columns(row, {"": column})[""] for row in rows] if column else []
+    column = columns.get("question_text")
+    chats = [fields.map_columns(row, {"": column})[""] for row in rows if isinstance(row, dict)] if column else []
     if count := sum(bool(fields.chat_turns(chat, "system")) for chat in chats):
-        text = f"{source.path}: system turns of {count:,} rows are left out: the prompt profile has its own"
-        warnings.warn(text, DataWarning, stacklevel=2)
+        text = f"{where}: system turns of {count:,} rows are left out: the prompt profile has its own"
+        warnings.warn(text, DataWarning, stacklevel=3)
     twice = next((name for name, times in Counter(each.question_id for each in questions).items() if times > 1), None)
     if twice is not None:
-        raise DocumentError(f"{source.path}: question_id {twice} twice", hint="identifiers are unique")
+        raise DocumentError(f"{where}: question_id {twice} twice", hint="identifiers are unique")
     return questions
+
+
+def _plain_row(row: Any) -> Row:
+    """A row without the types of numpy and pandas, whose empty cells are NaN. Raises DocumentError if it is none."""
+    if not isinstance(row, Mapping):
+        raise DocumentError(f"{abbreviate(row)} is no object", hint="one object per question")
+    cells = {name: cell.tolist() if hasattr(cell, "tolist") else cell for name, cell in row.items()}
+    return {name: None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in cells.items()}
 
 
 def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -> str:
@@ -141,6 +175,7 @@ def question_of(row: Row, where: str, *, name: str = "", columns: Mapping[str, s
     DocumentError naming the row and the field that is missing or of another type.
     """
     try:
+        row = _plain_row(row)
         values = {**({"question_id": name} if name else {}), **(_map_columns(row, columns) if columns else row)}
         if missing := [field for field in _REQUIRED if values.get(field) in (None, "")]:
             there = list(fields.column_paths(row))
@@ -150,7 +185,8 @@ def question_of(row: Row, where: str, *, name: str = "", columns: Mapping[str, s
                 if name not in there
             }
             mapping = ", ".join(f"{name}: {column}" for name, column in likely.items())
-            hint = f"needed: {', '.join(_REQUIRED)}; `columns: {{{mapping}}}` reads another layout"
+            remedy = f"`columns: {{{mapping}}}` reads another layout" if likely else "fill the empty cell"
+            hint = f"needed: {', '.join(_REQUIRED)}; {remedy}"
             raise DocumentError(f"no {missing[0]}; there are {', '.join(there)}", hint=hint)
         return _make_question(values)
     except DocumentError as error:
