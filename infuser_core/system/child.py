@@ -200,6 +200,7 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     `argument` has the keyword arguments. Raises DocumentError if the process crashes, exceeds a limit or raises an
     error, KilledProcessError if it was killed from outside, UsageError if a package is not installed.
     """
+    folders = [ROOT, *(Path(each).absolute() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each)]
     # -P: do not import from the current folder, which may have modules of any name.
     result = run(
         [
@@ -214,8 +215,14 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
         wall_seconds=limits.wall_seconds,
         stdin=json.dumps(argument).encode(),
         answer_bytes=ANSWER_BYTES,
-        # Malicious input may take over the process, so it gets nothing of our environment (tokens, proxies).
-        environment={"PYTHONPATH": str(ROOT), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
+        # Malicious input may take over the process, so it gets nothing of our environment (tokens, proxies) except the
+        # folders of libraries.
+        environment={
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
     )
     if result.fault:
         raise DocumentError(result.fault, hint="raise the limit or drop the file")

@@ -2,7 +2,7 @@
 
 `INFUSER_CRASH_AT=phase:point` sends SIGKILL when the point is first passed, `phase:point:3` at the third pass. A word
 before an `@` selects another fault: `raise@judge:inside` raises an error, `hang@` sleeps, `stuck@` sleeps and blocks
-signals, `stop@` stops the process until SIGCONT, `memory@` simulates lack of memory once where a trainer checks for it,
+signals, `stop@` stops the process until SIGCONT, `memory@` simulates lack of memory once where an engine checks for it,
 `until-NAME@` waits until another thread has passed the point NAME, `until-NAME:2@` until its second pass.
 `INFUSER_POINTS=FILE` logs the passed points. If both are unset, a point costs two dictionary look-ups.
 """

@@ -31,6 +31,8 @@ from tasks.rehearsal.table import FAILED, PASSED, UNREACHED, Extrapolation, Line
 
 LEARNING_RATE = 1e-2
 """Learning rate of the rehearsed update: AdamW's first step moves every weight by this much, which makes it visible."""
+ADAPTER_RATE = 1e-1
+"""The same for adapters: the first step moves one of the two factors of a matrix, and the other one starts small."""
 PROVED = 16
 """Tokens per response in the step that proves that the weights changed."""
 WAYS = {
@@ -208,7 +210,8 @@ class Rehearsal:
         config, saved = self._config, self._folder / "updated"
         saved.mkdir()
         settings = update_solver.settings_of(config, iteration=1)
-        whole = replace(settings, band=None, step=replace(settings.step, learning_rate=LEARNING_RATE))
+        rate = LEARNING_RATE if config.cotrain.adapter is None else ADAPTER_RATE
+        whole = replace(settings, band=None, step=replace(settings.step, learning_rate=rate))
         result = update_solver.update_solver(
             [question_of(group.group_id) for group in self._groups],
             self._rollouts,

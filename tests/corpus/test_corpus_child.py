@@ -23,6 +23,13 @@ def test_the_result_comes_back():
     assert call("builtins:dict", {"a": 1}, Limits()) == {"a": 1}
 
 
+def test_libraries_on_the_python_path_are_found_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "library_aside.py").write_text("def read(page):\n    return page + 1\n")
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}{tmp_path.name}")
+    assert call("library_aside:read", {"page": 1}, Limits()) == 2
+
+
 def test_children_that_read_a_pdf_import_no_settings_and_no_rows():
     # A book costs two of these processes, and what they import takes longer than a short book.
     code = f"import {COUNTER.split(':')[0]}, corpus.read.embedded, corpus.read.pdf, sys; print(*sys.modules)"

@@ -24,16 +24,17 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], int]:
     return run
 
 
+@pytest.mark.parametrize(("layout", "dtype"), [("hf-local", "float32"), ("lora", "bfloat16")])
 def test_a_toy_shape_goes_through_every_step_on_a_cpu(
-    bench: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
+    bench: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str], layout: str, dtype: str
 ):
-    words = ["--set", "cotrain.group_size=2"]
-    assert bench(["--device", "cpu", "--tiny", "--only", "hf-local", *words]) == 0
+    words = ["--set", "cotrain.group_size=2", "--set", f"engine.dtype={dtype}"]
+    assert bench(["--device", "cpu", "--tiny", "--only", layout, *words]) == 0
     said = capsys.readouterr().out
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert {line["step"] for line in lines} == STEPS and "failed" not in {line["status"] for line in lines}
     assert "4 responses" in next(line["told"] for line in lines if line["step"] == "generation")
-    assert "| hf-local | update | passed |" in said
+    assert f"| {layout} | update | passed |" in said
 
 
 def test_every_layout_is_a_configuration(monkeypatch: pytest.MonkeyPatch):

@@ -27,8 +27,9 @@ from stock_engines import hf_sampler
 
 from infuser_core.engines.deepspeed.zero import empty_model
 from infuser_core.engines.hf.causal_lm import saved_buffers
+from infuser_core.engines.hf.draws import _largest, _largest_by_key, pick_tokens, uniforms
 from infuser_core.engines.hf.output_head import OutputHead
-from infuser_core.engines.hf.sampler import HFSampler, pick_tokens, uniforms
+from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.pool import SamplerChat
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.protocols import PromptGroup, SamplingParams
@@ -159,18 +160,18 @@ def test_chat_and_renderer(sampler: HFSampler) -> None:
 
 
 def test_uniforms_are_uniform_and_fixed() -> None:
-    draws = np.stack([uniforms(np.arange(2000, dtype=np.uint64), position) for position in range(20)])
+    draws = np.stack([uniforms(torch.arange(2000), position).numpy() for position in range(20)])
     assert (draws.min() >= 0, draws.max() < 1) == (True, True)
     assert draws.mean() == pytest.approx(0.5, abs=0.01)
     assert np.histogram(draws, bins=10, range=(0, 1))[0] == pytest.approx([4000] * 10, rel=0.06)
     assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.08
     # A pinned value: stored rollouts can be drawn again only while this function stays as it is.
-    assert uniforms(np.array([42], dtype=np.uint64), 3)[0] == 0.06735789320333596
+    assert uniforms(torch.tensor([42, 42]), torch.tensor([3, 3])).tolist() == [0.06735789320333596] * 2
 
 
 def test_sampled_frequencies_match_the_distribution() -> None:
     logits, rows = torch.tensor([0.0, 1.0, 2.0, -1.0]), 40_000
-    draws = torch.from_numpy(uniforms(np.arange(rows, dtype=np.uint64), 0))
+    draws = uniforms(torch.arange(rows), 0)
     tokens, logprobs = pick_tokens(logits.expand(rows, -1), draws, SamplingParams(temperature=0.7, max_tokens=1))
     expected = torch.softmax(logits / 0.7, -1)
     frequencies = torch.bincount(tokens, minlength=4) / rows
@@ -195,12 +196,14 @@ def test_restrictions_keep_the_right_tokens(top_p: float, top_k: int, kept: set[
 def test_top_k_is_the_head_of_the_stable_order_ties_or_not(step: float) -> None:
     logits = 3 * torch.randn(200, 300, generator=torch.Generator().manual_seed(0))
     logits = (logits / step).round() * step if step else logits
-    draws = torch.from_numpy(uniforms(np.arange(200, dtype=np.uint64), 0))
+    draws = uniforms(torch.arange(200), 0)
     tokens, _ = pick_tokens(logits, draws, SamplingParams(temperature=1.0, top_k=20, max_tokens=1))
     ordered, order = torch.log_softmax(logits, -1).sort(dim=-1, descending=True, stable=True)
     cumulative = ordered[:, :20].exp().cumsum(-1, dtype=torch.float64)
     places = torch.searchsorted(cumulative, (draws * cumulative[:, -1])[:, None], right=True)
     assert torch.equal(tokens, order.gather(1, places)[:, 0])
+    for ours, plain in zip(_largest_by_key(logits, 20), _largest(logits, 20), strict=True):
+        assert torch.equal(ours, plain)
 
 
 ASKED = [PromptGroup(group_id="g", token_ids=[5, 6, 7], seeds=[1, 2, 3])]

@@ -1,17 +1,22 @@
 """Memory of an update: token budgets that are searched for, running out of memory, and activations computed again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from engine_tiny import OBJECTIVE, SHAPES, gradient, make_checkpoint, make_family, make_groups, trainer
 from hypothesis import given
 from hypothesis import strategies as st
 from stock_engines import local_trainer
 from torch.utils.flop_counter import FlopCounterMode
 
+from infuser_core.config.optimizers import AdamWOptions
+from infuser_core.engines.cluster.ranks import Seat
+from infuser_core.engines.deepspeed.rank import DeepSpeedRank, RankOptions
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
 from infuser_core.engines.training.checkpoint import count_weights
@@ -73,6 +78,24 @@ def test_below_the_least_budget_the_error_names_the_remedy(anchor: Checkpoint, m
     with pytest.raises(EngineError, match="256 tokens does not fit") as caught:
         gradient(engine, GROUPS)
     assert "gradient_checkpointing" in caught.value.hint
+
+
+def test_a_rank_without_memory_names_the_budget_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A rank sets these, which the test must undo.
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("INFUSER_CRASH_AT", "memory@rank:pass")
+    monkeypatch.setattr(faults, "_passes", {})
+    seat = Seat(rank=0, ranks=1, meeting=f"file://{tmp_path / 'meeting'}", local=True)
+    options = {"device": "cpu", "dtype": "float32", "threads": 1, "token_budget": 1000, "gradient_checkpointing": False}
+    sharding = {"zero_stage": 2, "offload": "none", "probe": "auto", "optimizer": AdamWOptions()}
+    rank = DeepSpeedRank(seat, RankOptions(**options | sharding))
+    try:
+        with pytest.raises(EngineError, match=r"1,000 tokens does not fit into the memory of rank 0") as caught:
+            rank.forward_backward([], OBJECTIVE, 1)
+        assert caught.value.hint == "set engine.token_budget 500"
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_longer_response_has_a_micro_batch_of_its_own(anchor: Checkpoint) -> None:
@@ -170,3 +193,11 @@ def test_whole_groups_below_the_limit_share_micro_batches_below_it(shapes: list,
         groups = {each.group: [part for part in batch if part.group == each.group] for each in batch}
         largest = max(tokens(parts) for parts in groups.values())
         assert tokens(batch) <= (48 if largest > kept or not kept else min(kept, 48))
+
+
+@given(shapes=st.lists(ROWS, min_size=1, max_size=6), kept=st.integers(0, 64))
+def test_on_an_accelerator_the_longest_rows_come_first(shapes: list, kept: int) -> None:
+    groups, plain = make_groups(shapes), packer(kept)
+    other = replace(plain, device=torch.device("cuda"))
+    assert other.plan(groups) == plain.plan(groups)[::-1]
+    assert other.plan_whole(groups) == (plain.plan_whole(groups)[0][::-1], plain.plan_whole(groups)[1])

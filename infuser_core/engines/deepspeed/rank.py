@@ -6,12 +6,13 @@ Every method is a collective: all ranks of a group call it in the same order, or
 import gc
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import wraps
 from pathlib import Path
 from socket import gethostname
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -37,7 +38,9 @@ from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import enable_recomputation
-from infuser_core.memory.sizes import Checkpointing, kept_tokens
+from infuser_core.errors import EngineError
+from infuser_core.memory.sizes import LEAST, Checkpointing, kept_tokens
+from infuser_core.system import fault_points as faults
 
 COLLECTIVE = timedelta(hours=1)
 """Longest wait in a collective, for the slowest rank's largest step. The driver notices dead and silent ranks."""
@@ -86,6 +89,30 @@ class ParkedState:
     """Optimizer steps since the anchor."""
     source: Path
     """Folder of the checkpoint from which it was loaded."""
+
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def within_memory(work: Callable[Concatenate["DeepSpeedRank", P], Result]) -> Callable[..., Result]:
+    """Name the remedy if a pass runs out of memory: other ranks wait in a collective, so that no rank can go back."""
+
+    @wraps(work)
+    def run(rank: "DeepSpeedRank", *arguments: P.args, **options: P.kwargs) -> Result:
+        try:
+            if faults.runs_out_of_memory("rank:pass"):
+                raise torch.OutOfMemoryError("injected: out of memory")
+            return work(rank, *arguments, **options)
+        except torch.OutOfMemoryError as error:
+            tokens = rank._packer.token_budget
+            raise EngineError(
+                f"a micro-batch of {tokens:,} tokens does not fit into the memory of rank {dist.get_rank()}: "
+                f"{str(error).splitlines()[0]}",
+                hint=f"set engine.token_budget {max(LEAST, tokens // 2)}",
+            ) from error
+
+    return run
 
 
 class DeepSpeedRank:
@@ -185,6 +212,7 @@ class DeepSpeedRank:
         """Drop accumulated gradients."""
         self._loaded().shard.gradient.zero_()
 
+    @within_memory
     def forward_backward(self, parts: Sequence[RankRows], objective: Objective, denominator: int) -> Sums:
         """Accumulate the gradient of -J over all ranks' parts, divided by `denominator`."""
         return self._accumulate(parts, objective, denominator, self._loaded().shard.gradient).sums()
@@ -201,6 +229,7 @@ class DeepSpeedRank:
         """Return the share of all ranks' parameters whose second moment has a root below epsilon."""
         return self._adamw.below_epsilon()
 
+    @within_memory
     @torch.no_grad()
     def logprobs(self, parts: Sequence[RankRows], temperature: float) -> Values:
         """Compute the log-probabilities of every response token of this rank's parts."""
@@ -214,6 +243,7 @@ class DeepSpeedRank:
                 self.progress = (tally.rows, tally.tokens)
         return _by_place(parts, tally)
 
+    @within_memory
     def probe(
         self, whole: Sequence[RankRows], shared: Sequence[Sequence[RankRows]], objective: Objective, reference: str
     ) -> RankProbed:

@@ -6,6 +6,7 @@ Shapes: _G groups, _N samples per group (a grid of G x N rows), _H key-value hea
 _C generated tokens, _D head size of queries and keys, _E head size of values, which some families have narrower.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -131,10 +132,81 @@ class DecodeCache:
         return buffer
 
 
+class SlotCache:
+    """Key-value cache and layout of decoding in which rows, each with its own prompt, differ in length.
+
+    All tensors keep their places from step to step, so that an accelerator can replay a captured step.
+    """
+
+    def __init__(self, rows: int, capacity: int, device: torch.device) -> None:
+        self.longest = capacity
+        self.lengths_R = torch.zeros(rows, dtype=torch.int64, device=device)
+        """Cached tokens of each row: the place of its next key."""
+        self._rows_R = torch.arange(rows, device=device)
+        self._places_L = torch.arange(capacity, device=device)
+        self._pairs: dict[int, tuple[Tensor, ...]] = {}
+
+    def bytes_per_token(self) -> int:
+        """Return the bytes that a token of one row takes in all layers that have run so far."""
+        return sum(each.nbytes for pair in self._pairs.values() for each in pair) // (len(self._rows_R) * self.longest)
+
+    def resized(self, rows: Sequence[int], count: int, capacity: int) -> "SlotCache":
+        """Move the keys and values of some rows to a cache of `count` rows; this one is empty afterwards."""
+        cache = SlotCache(count, capacity, self.lengths_R.device)
+        kept_K, width = torch.tensor(rows, dtype=torch.int64, device=self.lengths_R.device), min(capacity, self.longest)
+        for layer in list(self._pairs):
+            # Layer by layer, so that only one exists twice.
+            pair = self._pairs.pop(layer)
+            for old, new in zip(pair, cache._allocate(layer, *pair), strict=True):
+                new[: len(rows), :, :width] = old[:, :, :width].index_select(0, kept_K)
+        return cache
+
+    def joining(self, pairs: Sequence[tuple[int, int]]) -> "JoiningRows":
+        """Return the receiver of a prefill call, for pairs of a row and the number of its prompt in the call."""
+        return JoiningRows(self, *torch.tensor(pairs, device=self.lengths_R.device).T)
+
+    def store(self, layer: int, rows: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store the keys [j, H, p, D] and values [j, H, p, E] of the first p tokens of some rows."""
+        for cached, new in zip(self._pairs.get(layer) or self._allocate(layer, key, value), (key, value), strict=True):
+            cached[rows, :, : new.shape[2]] = new
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
+        """Store this step's key and value after each row's own tokens; returns attention's output [R, 1, heads, E]."""
+        keys, values = self._pairs.get(layer) or self._allocate(layer, key, value)
+        keys[self._rows_R, :, self.lengths_R] = key[:, :, 0]
+        values[self._rows_R, :, self.lengths_R] = value[:, :, 0]
+        hidden_RL = self._places_L > self.lengths_R[:, None]
+        if window is not None:
+            hidden_RL |= self._places_L <= self.lengths_R[:, None] - window
+        rows, kv_heads, _, size = keys.shape
+        scaled = (query * scaling).view(rows, kv_heads, -1, size)
+        scores = (scaled @ keys.transpose(2, 3)).masked_fill_(hidden_RL[:, None, None], float("-inf"))
+        return (F.softmax(scores, dim=-1) @ values).reshape(rows, 1, query.shape[1], values.shape[3])
+
+    def _allocate(self, layer: int, *like: Tensor) -> tuple[Tensor, ...]:
+        # Zeros, since a hidden token's weight of zero times NaN would be NaN.
+        shape = (len(self._rows_R), self.longest)
+        self._pairs[layer] = tuple(each.new_zeros((shape[0], each.shape[1], shape[1], each.shape[3])) for each in like)
+        return self._pairs[layer]
+
+
+class JoiningRows:
+    """Receives a prefill call's keys and values for rows of a `SlotCache`; responses to one prompt share the call."""
+
+    def __init__(self, cache: SlotCache, rows: Tensor, sources: Tensor) -> None:
+        self._cache, self._rows, self._sources = cache, rows, sources
+
+    def store_prompts(self, layer: int, start: int, key: Tensor, value: Tensor) -> None:
+        """Store the keys [g, H, p, D] and values [g, H, p, E] of the call's prompts from number `start` on."""
+        self._cache.store(layer, self._rows, key[start + self._sources], value[start + self._sources])
+
+
 class PrefillLayout:
     """Layout of a prefill call: right-padded prompts, causal; keys and values go to the cache from row `start`."""
 
-    def __init__(self, cache: DecodeCache, start: int, longest: int) -> None:
+    def __init__(self, cache: DecodeCache | JoiningRows, start: int, longest: int) -> None:
         self.longest = longest
         self._cache = cache
         self._start = start

@@ -1,8 +1,9 @@
 """Sample responses from a transformers causal language model: prompts once per group, one decode loop for all rows.
 
 The uniform random number of a token is a hash of (its sample's seed, its position), so that a response does not depend
-on the other responses of its batch. Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt
-tokens, _V vocabulary.
+on the other responses of its batch. On a CPU, groups are decoded in batches whose rows a request alone determines; on
+an accelerator, rows join as others end (hf.continuous). Shapes: _G groups, _N samples per group, _R = G x N rows of the
+grid, _P prompt tokens, _V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from infuser_core.engines.hf.causal_lm import (
     refill,
     set_deterministic,
 )
+from infuser_core.engines.hf.continuous import Decoder
+from infuser_core.engines.hf.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead
@@ -46,94 +49,18 @@ from infuser_core.protocols import (
 from infuser_core.schemas import Checkpoint
 from infuser_core.store.series import Series
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""Increment of the splitmix64 generator."""
-
-CHUNK_CELLS = 1 << 25
-"""Logits handled at a time: fp64 cumulative sums of this many take 256 MiB."""
-
 SHRINK_AT = 0.75
 """The batch is rebuilt without finished rows once this share of its rows suffices: rebuilding copies the cache."""
-
-
-def _mix(z: np.ndarray) -> np.ndarray:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
-    """Compute one fp64 number in [0, 1) per uint64 seed for the token at `position` (splitmix64 finaliser, twice)."""
-    with np.errstate(over="ignore"):
-        # The first mix separates neighbouring seeds, which would otherwise be shifted copies of one stream.
-        bits = _mix(_mix(seeds_R + GOLDEN) + GOLDEN * np.uint64(position + 1))
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def pick_tokens(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
-    """Pick one token per row; also returns its log-probability at the temperature, before top-k and top-p: nats, fp32.
-
-    `uniforms_R` is fp64. Temperature 0 takes the most likely token.
-    """
-    rows = max(1, CHUNK_CELLS // logits_RV.shape[1])
-    parts = [_pick_chunk(*chunk, params) for chunk in zip(logits_RV.split(rows), uniforms_R.split(rows), strict=True)]
-    tokens_R, logprobs_R = (torch.cat(each) for each in zip(*parts, strict=True))
-    return tokens_R, logprobs_R
-
-
-def _pick_chunk(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
-    greedy = params.temperature == 0.0
-    logprobs_RV = torch.log_softmax(logits_RV.float() / (1.0 if greedy else params.temperature), dim=-1)
-    if greedy:
-        tokens_R = logprobs_RV.argmax(dim=-1)
-    elif params.top_p >= 1.0 and not 0 < params.top_k < logprobs_RV.shape[1]:
-        tokens_R = _sample_inverse_cdf(logprobs_RV.exp(), uniforms_R)
-    else:
-        tokens_R = _sample_restricted(logprobs_RV, uniforms_R, params)
-    return tokens_R, logprobs_RV.gather(1, tokens_R[:, None]).squeeze(1)
-
-
-def _sample_inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
-    # In fp64: in fp32, the cumulative sum over 150k tokens has errors larger than the probabilities of rare tokens.
-    cumulative_RV = weights_RV.cumsum(dim=-1, dtype=torch.float64)
-    targets_R1 = (uniforms_R * cumulative_RV[:, -1])[:, None]
-    return torch.searchsorted(cumulative_RV, targets_R1, right=True).squeeze(1).clamp(max=weights_RV.shape[1] - 1)
-
-
-def _sample_restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Tensor:
-    """Sample after top-k, then top-p over the remaining tokens, renormalised: the order of vLLM and transformers."""
-    limit = params.top_k if 0 < params.top_k < logprobs_RV.shape[1] else logprobs_RV.shape[1]
-    sorted_RK, order_RK = _largest(logprobs_RV, limit)
-    weights_RK = sorted_RK.exp()
-    if params.top_p < 1.0:
-        cumulative_RK = weights_RK.cumsum(dim=-1, dtype=torch.float64)
-        before_RK = cumulative_RK - weights_RK
-        keep_RK = before_RK < params.top_p * cumulative_RK[:, -1:]
-        keep_RK[:, 0] = True
-        weights_RK = weights_RK * keep_RK
-    return order_RK.gather(1, _sample_inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
-
-
-def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest values of each row in falling order, and their places; equal ones keep token order."""
-    if count < values_RV.shape[1]:
-        top_RK = values_RV.topk(count, dim=-1, sorted=False)
-        # If further values equal the smallest selected one, or a row has NaN, the whole row must be sorted.
-        if bool(((values_RV >= top_RK.values.amin(-1, keepdim=True)).sum(-1) == count).all()):
-            places_RK = top_RK.indices.sort(dim=-1).values
-            sorted_RK, order_RK = values_RV.gather(1, places_RK).sort(dim=-1, descending=True, stable=True)
-            return sorted_RK, places_RK.gather(1, order_RK)
-    sorted_RV, order_RV = values_RV.sort(dim=-1, descending=True, stable=True)
-    return sorted_RV[:, :count], order_RV[:, :count]
 
 
 class HFSampler:
     """protocols.Sampler of a transformers model on one device.
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
-    the prompt tokens of one prefill call. `deterministic`: see `set_deterministic`; on an accelerator torch has no
-    repeatable cumulative sum and raises. `seals` is the folder of passed self-tests, for checkpoints whose ids are
-    digests.
+    the prompt tokens of one prefill call. With `continuous`, by default on CUDA alone, rows join as others end, as many
+    as the free memory holds instead of `cache_tokens`. `deterministic`: see `set_deterministic`; on an accelerator
+    torch has no repeatable cumulative sum and raises. `seals` is the folder of passed self-tests, for checkpoints whose
+    ids are digests.
     """
 
     def __init__(
@@ -145,6 +72,7 @@ class HFSampler:
         deterministic: bool,
         cache_tokens: int = CACHE_TOKENS,
         prefill_tokens: int = 16_384,
+        continuous: bool | None = None,
         seals: Path | None = None,
     ) -> None:
         configure_process(threads)
@@ -153,6 +81,8 @@ class HFSampler:
         self._device = choose_device(device)
         self._cache_tokens = cache_tokens
         self._prefill_tokens = prefill_tokens
+        self._continuous = self._device.type == "cuda" if continuous is None else continuous
+        self._decoding: dict[str, Any] = {}
         self._seals = seals
         self._model: PreTrainedModel | None = None
         self._renderer: Renderer | None = None
@@ -182,6 +112,7 @@ class HFSampler:
             "device": device_name(self._device),
             "dtype": str(self._dtype).removeprefix("torch."),
             "attention": "sdpa, decoding by matrix products",
+            **self._decoding,
         }
 
     @property
@@ -218,6 +149,10 @@ class HFSampler:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         vocabulary = int(self._model.config.get_text_config().vocab_size)
         require_room(groups, params, most_positions(self._model.config), vocabulary)
+        if self._continuous:
+            decoder = Decoder(self._model, params, self._ends, prefill_tokens=self._prefill_tokens)
+            self._decoding = decoder.facts()
+            return decoder.run(groups, progress, keep)
         results: list[list[Completion]] = [[] for _ in groups]
         total, finished, tokens = sum(len(group.seeds) for group in groups), 0, 0
         for places in self._batches(groups, params):
@@ -281,10 +216,10 @@ class _Batch:
         self._cache = DecodeCache(lengths_G, samples, self._longest)
         self._ends = torch.tensor(ends, device=self._device)
         # Groups with fewer samples fill up with idle rows.
-        seeds_GN = np.zeros((len(groups), samples), dtype=np.uint64)
+        seeds_GN = np.zeros((len(groups), samples), dtype=np.int64)
         alive_GN = np.zeros((len(groups), samples), dtype=bool)
         for place, group in enumerate(groups):
-            seeds_GN[place, : len(group.seeds)] = np.array(group.seeds, dtype=np.uint64)
+            seeds_GN[place, : len(group.seeds)] = np.array(group.seeds, dtype=np.uint64).view(np.int64)
             alive_GN[place, : len(group.seeds)] = True
         self._seeds_R, self._alive_R = seeds_GN.reshape(-1), alive_GN.reshape(-1)
         self._rows_R = np.arange(len(self._alive_R))
@@ -329,7 +264,7 @@ class _Batch:
 
     def _choose(self, logits_RV: Tensor, position: int) -> Tensor:
         """Sample and record the token at `position` of every row; mark rows that ended."""
-        uniforms_R = torch.from_numpy(uniforms(self._seeds_R, position)).to(self._device)
+        uniforms_R = uniforms(torch.from_numpy(self._seeds_R).to(self._device), position)
         tokens_R, logprobs_R = pick_tokens(logits_RV, uniforms_R, self._params)
         self._tokens_RT[self._rows_R, position] = tokens_R.cpu()
         logprobs_R = logprobs_R.cpu()

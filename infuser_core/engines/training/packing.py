@@ -149,19 +149,20 @@ class Packer:
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
         """Divide groups into micro-batches; returns the segments of each.
 
-        Rows that fit into `kept_tokens` with their prompt come first, in micro-batches of at most that size.
+        Rows that fit into `kept_tokens` with their prompt come first (on an accelerator last), in micro-batches of at
+        most that size.
         `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of similar shape are
         neighbours, so that attention pads little. Raises EngineError for a row that exceeds the budget by itself.
         """
         budget, short = self._budgets(groups)
         segments = _split_segments(groups, budget, short, only_trained=only_trained)
-        return _fill_batches([[segment] for segment in sorted(segments, key=_shape_key)], budget, short)
+        return self._in_order(_fill_batches([[segment] for segment in sorted(segments, key=_shape_key)], budget, short))
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
         """Divide groups into micro-batches without splitting any; also returns the places of groups that are too large.
 
-        Groups that fit into `kept_tokens` come first, in micro-batches of at most that size. Rows of advantage 0 are
-        left out, and so are groups without other rows. Raises as `plan` does.
+        Groups that fit into `kept_tokens` come first (on an accelerator last), in micro-batches of at most that size.
+        Rows of advantage 0 are left out, and so are groups without other rows. Raises as `plan` does.
         """
         budget, short = self._budgets(groups)
         by_group: dict[int, list[Segment]] = {}
@@ -170,7 +171,12 @@ class Packer:
         sizes = {place: _num_tokens(parts) for place, parts in by_group.items()}
         whole = [parts for place, parts in by_group.items() if sizes[place] <= budget]
         whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
-        return _fill_batches(whole, budget, short), [place for place in by_group if sizes[place] > budget]
+        too_large = [place for place in by_group if sizes[place] > budget]
+        return self._in_order(_fill_batches(whole, budget, short)), too_large
+
+    def _in_order(self, batches: list[list[Segment]]) -> list[list[Segment]]:
+        """Put the longest rows first on an accelerator: a pass that runs out of memory does so at its start."""
+        return batches if self.device.type == "cpu" else batches[::-1]
 
     def _budgets(self, groups: Sequence[TrainGroup]) -> tuple[int, int]:
         """Return the most tokens of a micro-batch, and of a short micro-batch, which keeps its matrix products."""
