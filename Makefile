@@ -90,7 +90,7 @@ docs: venv
 
 # The notebooks in the browser, on the store of the quickstart.
 notebooks: $(VENV)/.notebooks
-	INFUSER_STORE=$(CURDIR)/.infuser $(BIN)/jupyter lab examples/notebooks
+	INFUSER_STORE=$(CURDIR)/.infuser $(BIN)/jupyter lab $$(test "$$(id -u)" != 0 || echo --allow-root) examples/notebooks
 
 $(VENV)/.notebooks: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks]"
