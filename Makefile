@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -129,6 +129,41 @@ experiments-nano: venv sandbox
 bench-gpu: venv
 	$(BIN)/python tests/bench/gpu.py
 
+# The first half hour on a card. GPU_PYTHON names the interpreter of a machine without .venv.
+GPU_PYTHON ?= python3
+gpu-first:
+	mkdir -p build/gpu
+	PYTHONPATH=. $(GPU_PYTHON) tests/bench/gpu_first.py floor --out build/gpu/floor.json
+	PYTHONPATH=. $(GPU_PYTHON) tests/bench/gpu_first.py exact --out build/gpu/exact.json
+	set -e; for shape in 0.6b 1.7b 4b; do for what in train peer sample; do \
+	  PYTHONPATH=. $(GPU_PYTHON) tests/bench/gpu_first.py $$what --shape qwen3-$$shape --groups 6 --prompt 1500 --response 2000 \
+	    --repeats 1 --profile --out build/gpu/$$what-$$shape.json; done; done
+
+# Wheels for a bare machine: build/gpu-kit/part-1, part-2, ...
+gpu-kit: $(VENV)/.deepspeed
+	rm -rf build/gpu-kit
+	$(BIN)/python tests/bench/gpu_kit.py build/gpu-kit --vllm
+
+# Such a machine on a CPU: its Python and torch, the kit without vLLM, engine tests, gpu_first.py and a nano run.
+STAND_IN := .venv-gpu/bin/python
+ENGINE_TESTS := $(addprefix tests/engines/test_,trainer.py engine_probe.py hf_sampler.py output_layer.py engine_attention.py \
+  optimizers.py training_memory.py adapters.py)
+gpu-stand-in: .venv-gpu/.installed
+	PYTHONPATH=. $(STAND_IN) -m pytest -q -p no:cacheprovider $(ENGINE_TESTS)
+	PYTHONPATH=. $(STAND_IN) tests/bench/gpu_first.py all --device cpu --shape tiny --groups 2 --prompt 16 --response 16 --decode 8
+	rm -rf build/gpu-store
+	INFUSER_STORE=build/gpu-store PYTHONPATH=. $(STAND_IN) -m flows.cli.main run nano --set cotrain.iterations=2
+
+.venv-gpu/.installed: python-3.12-path = $(lastword python3.12 $(sort $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python)))
+.venv-gpu/.installed:
+	test -d build/gpu-kit || $(MAKE) gpu-kit
+	$(python-3.12-path) -m venv .venv-gpu
+	$(STAND_IN) -m pip install --quiet torch==2.11.0 transformers==5.17.0 accelerate peft pyarrow scipy matplotlib httpx jinja2 markdown \
+	  pyyaml requests rich typer hypothesis pytest pytest-timeout pytest-xdist
+	$(STAND_IN) -m pip install --quiet --no-index --no-deps --upgrade \
+	  $$(ls build/gpu-kit/part-*/*.whl | grep --invert-match '/transformers-')
+	touch $@
+
 bench-rollouts: venv
 	$(BIN)/python tests/bench/rollouts.py
 
@@ -176,4 +211,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-images .venv-python-*
+	rm -rf $(VENV) .venv-gpu .venv-vllm .venv-images .venv-python-*

@@ -6,6 +6,8 @@ from flows.launch import follow as follow
 from flows.launch import resume as resume
 from flows.launch import start as start
 from flows.scoring import score_questions as score_questions
+from infuser_core.algorithm.advantage import dugrpo_advantages as dugrpo_advantages
+from infuser_core.algorithm.influence import influence_score as influence_score
 from infuser_core.errors import InfuserError as InfuserError
 from infuser_core.evaluation.judge import judge as judge
 from infuser_core.evaluation.judge import judge_all as judge_all

@@ -116,6 +116,12 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
+def find_gpu(text: str) -> Gpu | None:
+    """Find a known accelerator by one of its names, such as the driver's; None for an unknown one."""
+    names = {plain(name): row["name"] for row in read_table("hardware") for name in (row["name"], *row["also"].split())}
+    return known_gpus().get(names.get(plain(text), ""))
+
+
 def parse_cluster(text: str) -> Cluster:
     """Parse `1xRTX4090`, `8xH100`, `2x8xH100` (nodes x GPUs), or `cpu`: this host, whose speed is measured.
 
@@ -125,9 +131,8 @@ def parse_cluster(text: str) -> Cluster:
     *counts, kind = parts.groups() if parts else ("", text)
     if plain(kind) == "cpu":
         return Cluster(gpu=this_host(), nodes=1, per_node=1)
-    names = {plain(name): row["name"] for row in read_table("hardware") for name in (row["name"], *row["also"].split())}
-    name = names.get(plain(kind))
-    if name is None:
+    gpu = find_gpu(kind)
+    if gpu is None:
         hint = f"known: {', '.join(known_gpus())}, cpu"
         raise UsageError(f"--gpus {text[:80]}: unknown GPU {abbreviate(kind)}", hint=hint)
     numbers = [int(count) for count in counts if count]
@@ -136,8 +141,8 @@ def parse_cluster(text: str) -> Cluster:
             f"--gpus {text}: the number of GPUs is missing", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight"
         )
     if len(numbers) == 2:
-        return Cluster(gpu=known_gpus()[name], nodes=numbers[0], per_node=numbers[1])
-    return cluster_of_size(known_gpus()[name], numbers[0])
+        return Cluster(gpu=gpu, nodes=numbers[0], per_node=numbers[1])
+    return cluster_of_size(gpu, numbers[0])
 
 
 def cluster_of_size(gpu: Gpu, ranks: int) -> Cluster:

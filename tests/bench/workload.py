@@ -14,7 +14,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from objectives import objective as objective
-from stock_engines import local_trainer
+from stock_engines import hf_sampler as hf_sampler
+from stock_engines import local_trainer as local_trainer
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.local.hub import prepare_anchor
@@ -41,6 +42,7 @@ NANO = Shape(hidden=128, layers=3, ffn=384, heads=4, kv_heads=2, head_dim=32, vo
 MIDDLE = Shape(hidden=384, layers=8, ffn=1152, heads=6, kv_heads=3, head_dim=64, vocabulary=4096)
 SHAPES = {
     "qwen3-0.6b": Shape(hidden=1024, layers=28, ffn=3072, heads=16, kv_heads=8, head_dim=128, vocabulary=151_936),
+    "qwen3-0.6b-short": Shape(hidden=1024, layers=4, ffn=3072, heads=16, kv_heads=8, head_dim=128, vocabulary=151_936),
     "qwen3-1.7b": Shape(hidden=2048, layers=28, ffn=6144, heads=16, kv_heads=8, head_dim=128, vocabulary=151_936),
     "qwen3-4b": Shape(hidden=2560, layers=36, ffn=9728, heads=32, kv_heads=8, head_dim=128, vocabulary=151_936),
     "tiny": Shape(hidden=32, layers=2, ffn=64, heads=4, kv_heads=2, head_dim=8, vocabulary=300),
@@ -63,10 +65,9 @@ class Repeating(Packer):
         return runs_within(single, self.token_budget, lambda segment: segment.num_tokens)
 
 
-def make_checkpoint(folder: Path, shape: Shape) -> Checkpoint:
-    """An anchor of the shape in `folder`, with AdamW state at zero."""
-    torch.manual_seed(0)
-    config = Qwen3Config(
+def config_of(shape: Shape) -> Qwen3Config:
+    """The configuration of a shape."""
+    return Qwen3Config(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.ffn,
@@ -80,7 +81,12 @@ def make_checkpoint(folder: Path, shape: Shape) -> Checkpoint:
         bos_token_id=None,
         pad_token_id=0,
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder / "source")
+
+
+def make_checkpoint(folder: Path, shape: Shape) -> Checkpoint:
+    """An anchor of the shape in `folder`, with AdamW state at zero."""
+    torch.manual_seed(0)
+    Qwen3ForCausalLM(config_of(shape)).save_pretrained(folder / "source")
     prepare_anchor(folder / "source", folder / "anchor")
     return Checkpoint(checkpoint_id="anchor", role="solver", path=str(folder / "anchor"), step=0)
 
