@@ -18,6 +18,7 @@ from flows.cli.main import app
 from flows.scoring import score_questions
 from infuser_core.errors import DocumentError, InfuserError, UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows, rows_of
+from infuser_core.evaluation.statistics import ranking
 from infuser_core.nano import lab
 from infuser_core.store.tables import read_foreign_rows
 
@@ -242,3 +243,18 @@ def test_what_cannot_be_scored_is_refused_before_anything_runs(folder: Path, wor
     done = CliRunner().invoke(app, ["score", *files, *words])
     assert isinstance(done.exception, UsageError) and message in done.exception.message
     assert not (folder / "store" / "artifacts").exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "text"),
+    [
+        ([], ""),
+        (["zero_variance", "scored"], ""),
+        (["no_dev_signal"] * 3, "no score for 3 of 3 questions: all answers to the dev set had the same reward"),
+        (["zero_variance", "not_finite", "zero_variance"], "no score for 2 of 3 questions: all answers had the same"),
+    ],
+)
+def test_a_ranking_without_any_score_says_why(statuses: list[str], text: str) -> None:
+    assert ranking.describe_unscored(statuses).startswith(text) and bool(text) == bool(
+        ranking.describe_unscored(statuses)
+    )
