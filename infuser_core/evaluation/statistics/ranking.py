@@ -103,7 +103,7 @@ def summary(rows: Sequence[ScoredQuestion]) -> dict[str, Any]:
 
 
 def describe_unscored(statuses: Sequence[str]) -> str:
-    """Why no question has a score, if none has; else empty."""
+    """The most common reason if no question has a score; else empty."""
     if not statuses or ScoreStatus.SCORED in statuses:
         return ""
     status, count = Counter(statuses).most_common(1)[0]
