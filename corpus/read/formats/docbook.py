@@ -53,8 +53,8 @@ class _WholeTree:
 
 def _entity_text(reference: re.Match[str]) -> str:
     """The character that HTML names like an entity; for an unknown entity its name in brackets."""
-    known = html.unescape(reference[0]) != reference[0]
-    return reference[0] if known else f"[{reference['name']}]"
+    is_character = html.unescape(reference[0]) != reference[0]
+    return reference[0] if is_character else f"[{reference['name']}]"
 
 
 @lru_cache(maxsize=2)
