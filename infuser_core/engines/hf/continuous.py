@@ -249,7 +249,8 @@ class Decoder:
     def _capture(self) -> tuple[Callable[[], None], Tensor]:
         """Capture a step on CUDA: a function that repeats it, and the logits that it overwrites."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may use the device meanwhile, e.g. to write files.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             logits_RV = self._forward()
         return graph.replay, logits_RV
 
