@@ -18,6 +18,8 @@ from corpus.read.printed import PdfContent, Piece
 
 DPI = 200
 """Resolution at which a page is rendered."""
+LONGEST = 1200
+"""Longest side of a page, points: some scans declare a point for each pixel, and are shrunk to this size."""
 MIN_SCORE = 0.9
 """Score of a line below which it counts as garbled."""
 FORMULA = re.compile(r"[=^{}|\u00b1\u00d7\u0370-\u03ff\u2190-\u22ff]|\w ?\+ ?\w|\u20ac(?! ?\d)")
@@ -109,15 +111,15 @@ def recognize(path: str, pages: list[int]) -> list[dict[str, Any]]:
     one_thread = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
     options = {f"EngineConfig.onnxruntime.{name}": value for name, value in one_thread.items()}
     # Printed pages are upright: the classifier of upside-down lines errs more often than it helps.
-    read_text = RapidOCR(params={**options, "Global.use_cls": False, "Global.log_level": "critical"})
+    read_text: Any = RapidOCR(params={**options, "Global.use_cls": False, "Global.log_level": "critical"})
     find_regions = RapidLayout(engine_cfg=one_thread)
-    results = []
+    results, unit = [], 72 / DPI
     with pdfium.PdfDocument(path) as document:
         for index in pages:
             page = document[index]
-            image = page.render(scale=DPI / 72, rev_byteorder=False).to_numpy()[:, :, :3]
+            shrink = min(1.0, LONGEST / max(page.get_size()))
+            image = page.render(scale=shrink / unit).to_numpy()
             text, layout = read_text(image), find_regions(image)
-            unit = 72 / DPI
             boxes = [] if text.boxes is None else (text.boxes * unit).tolist()
             lines = [
                 ScanLine(text=words.strip(), score=float(score), corners=corners)
@@ -128,7 +130,7 @@ def recognize(path: str, pages: list[int]) -> list[dict[str, Any]]:
                 Region(kind=kind, **dict(zip(("x0", "y0", "x1", "y1"), (float(x) * unit for x in box), strict=True)))
                 for kind, box in zip(layout.class_names or (), layout.boxes if layout.class_names else (), strict=True)
             ]
-            results.append(asdict(ScanPage(height=page.get_height(), lines=lines, regions=regions)))
+            results.append(asdict(ScanPage(height=page.get_height() * shrink, lines=lines, regions=regions)))
     return results
 
 
