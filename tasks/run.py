@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
+from infuser_core.engines.traces import TraceWriter, traced
+from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.planning import place
 from infuser_core.planning.place import SALT, RunPlaces, Salts
@@ -302,6 +304,19 @@ def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
         finally:
             console.clear()
             pool.close()
+
+
+def trace_run(config: RunConfig, folder: Path, number: int) -> AbstractContextManager[TraceWriter]:
+    """Within the block, trace `number` optimizer steps and scoring micro-batches of this process into a run's folder.
+
+    Raises UsageError if the trainer computes in other processes.
+    """
+    if config.engine.trainer == "deepspeed":
+        raise UsageError(
+            "--profile traces this process, and engine.trainer deepspeed computes in others",
+            hint="set engine.trainer local",
+        )
+    return traced(folder / "profile", number)
 
 
 def _report_killed_holder(hold: Hold, record: Journal, name: str, log: RunLog) -> None:

@@ -5,7 +5,7 @@ The anchor of a run is the pre-trained base model from which generator and solve
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -101,6 +101,16 @@ class Shape:
     def forward_flops(self, tokens: float, context_pairs: float) -> float:
         """Count the FLOPs of a forward pass; `context_pairs`: sum over tokens of the tokens that each attends to."""
         return 2 * self.matrix_parameters * tokens + 4 * self.heads * self.head_dim * self.layers * context_pairs
+
+    def group_flops(self, prompt: int, responses: Sequence[int]) -> float:
+        """Count the FLOPs of a forward pass over a prompt and its responses, whose lengths these are.
+
+        Unlike `forward_flops`, which plans, it counts the output layer only for response tokens, as trainers do.
+        """
+        alone, total = self.pairs(prompt), sum(responses)
+        pairs = alone + sum(self.pairs(prompt + length) - alone for length in responses)
+        layers = self.forward_flops(prompt + total, pairs)
+        return layers - 2 * self.vocabulary * self.hidden * prompt
 
     def pairs(self, length: float) -> float:
         """Count the pairs of a token and one that it attends to, in a causal sequence; an average over layers."""
