@@ -62,7 +62,7 @@ def execute(
                     require_apart(config, load_sets(config))
                 if record is not None:
                     record()
-                with _traced(config, runs.runs_folder(root) / name, profile):
+                with _traced(config, name, root, profile):
                     _execute(config, name, root, page=page, places=dict(places))
                 return
             except BusyRunError:
@@ -71,14 +71,14 @@ def execute(
 
 
 @contextmanager
-def _traced(config: "RunConfig", folder: Path, profile: int) -> Iterator[None]:
+def _traced(config: "RunConfig", name: str, root: Path, profile: int) -> Iterator[None]:
     """Trace the block's first optimizer steps and scoring micro-batches, and say where the files are."""
     if not profile:
         yield
         return
     from tasks.run import trace_run
 
-    with trace_run(config, folder, profile) as writer:
+    with trace_run(config, name, root, profile) as writer:
         yield
     if writer.files:
         typer.echo(f"infuser: traces in {writer.folder}: {', '.join(file.name for file in writer.files)}", err=True)

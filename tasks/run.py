@@ -23,6 +23,7 @@ from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.traces import TraceWriter, traced
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
+from infuser_core.memory.hardware import peak_resident
 from infuser_core.planning import place
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.results.trackers.parts.run_log import RunLog
@@ -306,8 +307,8 @@ def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
             pool.close()
 
 
-def trace_run(config: RunConfig, folder: Path, number: int) -> AbstractContextManager[TraceWriter]:
-    """Within the block, trace `number` optimizer steps and scoring micro-batches of this process into a run's folder.
+def trace_run(config: RunConfig, name: str, root: Path, number: int) -> AbstractContextManager[TraceWriter]:
+    """Within the block, trace `number` optimizer steps and scoring micro-batches of this process into the run's folder.
 
     Raises UsageError if the trainer computes in other processes.
     """
@@ -316,7 +317,7 @@ def trace_run(config: RunConfig, folder: Path, number: int) -> AbstractContextMa
             "--profile traces this process, and engine.trainer deepspeed computes in others",
             hint="set engine.trainer local",
         )
-    return traced(folder / "profile", number)
+    return traced(runs.runs_folder(root) / name / "profile", number)
 
 
 def _report_killed_holder(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
@@ -362,6 +363,4 @@ def without_heartbeats() -> Iterator[None]:
 
 def peak_memory_mb() -> float:
     """Largest resident set of this process or one of its children so far, MB."""
-    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    # Linux counts in KiB, macOS in bytes.
-    return max(peaks) / (1024 if sys.platform != "darwin" else 1024 * 1024)
+    return max(map(peak_resident, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))) / 2**20

@@ -1,6 +1,5 @@
 """Measures how long the device of a trainer computes, and the most memory that it takes."""
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,12 +7,14 @@ from time import perf_counter
 
 import torch
 
+from infuser_core.memory.hardware import peak_resident
+
 GB = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """What a device did since it was last asked."""
+    """Use of a device since the last reading."""
 
     seconds: float
     """Time in which a forward pass, a backward pass or an optimizer step was in progress."""
@@ -57,5 +58,5 @@ class ComputeClock:
             peak = torch.cuda.max_memory_allocated(self._device)
             torch.cuda.reset_peak_memory_stats(self._device)
         else:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            peak = peak_resident()
         return DeviceUse(seconds=seconds, peak_memory=peak / GB)
