@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -87,6 +87,14 @@ images-check: venv .venv-images/.installed
 # The site, every warning an error; a test of `make test` builds it too.
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The notebooks in the browser, on the store of the quickstart.
+notebooks: $(VENV)/.notebooks
+	INFUSER_STORE=$(CURDIR)/.infuser $(BIN)/jupyter lab $$(test "$$(id -u)" != 0 || echo --allow-root) examples/notebooks
+
+$(VENV)/.notebooks: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks]"
+	touch $@
 
 bench-view: venv
 	$(BIN)/python tests/bench/view_pages.py

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import messages
+import notebooks
 import pypandoc
 import typer.main
 from mkdocs.config.defaults import MkDocsConfig
@@ -56,6 +57,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }
     for name, page in pages.items():
         files.append(File.generated(config, f"{name}.md", content=page()))
+    for path, content in notebooks.pages():
+        files.append(File.generated(config, path, content=content))
     for name in ROOT_PAGES:
         files.append(File.generated(config, name, content=root_page(name)))
     return files
@@ -87,7 +90,8 @@ def home() -> str:
 
 def root_page(name: str) -> str:
     """A file of the project's root, its links as they are from docs/."""
-    return (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+    text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+    return re.sub(r"\]\(examples/notebooks/(\w+)\.ipynb\)", r"](notebooks/\1.md)", text)
 
 
 def commands() -> str:

@@ -1,5 +1,6 @@
 """Rank any questions by their influence on a model for a set of target questions: `infuser score`, and for scripts."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -12,7 +13,7 @@ from infuser_core.config import shipped
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.studies import selection
-from infuser_core.errors import UsageError
+from infuser_core.errors import DataWarning, UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows
 from infuser_core.evaluation.benchmarks.parts.question_sets import read_questions
 from infuser_core.evaluation.benchmarks.parts.validation import content_digest
@@ -60,12 +61,15 @@ def score_questions(
     YAML files with engines, prompts or limits; `columns` maps question_text and ground_truth to other names in both
     sets. Results are in the store: a repeated call continues. For the columns of the table see ScoredQuestion.
 
-    Raises UsageError for a model at an address, DocumentError for a row without a question or an answer.
+    Raises UsageError for a model at an address, DocumentError for a row without a question or an answer. Warns if no
+    question could be scored.
     """
     opened = _open_ranking(model, questions, dev, samples, seed, max_tokens, adapter, configs, columns)
     with opened as (run, inputs, shards):
         refs = [shard["scores"] for shard in shards]
         rows = [row for ref in refs for row in run.store.rows(ref, "scores", InfluenceScore)]
+    if problem := ranking.describe_unscored([row.status for row in rows]):
+        warnings.warn(f"{model}: {problem}", DataWarning, stacklevel=2)
     return as_arrow(ranking.rank_questions(inputs, rows, samples=samples), ScoredQuestion)
 
 

@@ -28,12 +28,14 @@ from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.evaluation.statistics.question_quality import iteration_quality, side_by_side
 from infuser_core.planning import sweeps
 from infuser_core.planning.preflight import preflight
+from infuser_core.results.reader import open_store
 from infuser_core.results.report import charts, page
 from infuser_core.results.report.build import influence_curve
 from infuser_core.results.report.content import Report
 from infuser_core.results.report.quality import quality_section
 from infuser_core.store import doctor, runs
 from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.tables import ArrowTable
 from infuser_core.system import durable
 from tasks.evaluation import Judge
 from tasks.run import Execution, open_evaluation, open_run
@@ -144,7 +146,32 @@ def predict_effects(
         rows = study.execute_rows(work, "score_correlations", RankCorrelation)
         if figure is not None:
             durable.write(figure, charts.svg(charts.correlations(rows), themed=False))
-    return {**_head(study), "fresh": answers, "correlations": [asdict(row) for row in rows]}
+    correlations = [asdict(row) for row in rows]
+    return {**_head(study), "artifact_key": work.recipe.key, "fresh": answers, "correlations": correlations}
+
+
+_EFFECTS = """
+    select s.question_id, q.text, q.choices, q.answer, s.score, e.change, e.error, e.accuracy
+    from question_effects e
+    join scores s using (run, iteration, question_id)
+    join questions q using (run, question_id)
+    where e.artifact_key = $key
+    order by s.score desc
+"""
+
+
+def study_prediction(
+    run: str | None = None, *, iteration: int = 0, questions: int = 64, answers: int = 32
+) -> ArrowTable:
+    """Measure what one optimizer step on each of some scored questions changes, as `infuser study prediction` does.
+
+    Each step is taken on `answers` new answers. Returns a row per question, the highest score first: its text, key and
+    score, and `change`, how much the mean probability of right replies to the validation questions rises, with its
+    standard error. A repeated call reads the store. Raises UsageError if the iteration has no scores.
+    """
+    size = {"questions": questions, "answers": answers, "rollouts": 64}
+    study = _study(predict_effects, run, iteration=iteration, figure=None, **size)
+    return open_store().run(study["run"]).query(_EFFECTS, {"key": study["artifact_key"]})
 
 
 def select_questions(

@@ -6,6 +6,7 @@ from flows.launch import follow as follow
 from flows.launch import resume as resume
 from flows.launch import start as start
 from flows.scoring import score_questions as score_questions
+from flows.studies import study_prediction as study_prediction
 from infuser_core.algorithm.advantage import dugrpo_advantages as dugrpo_advantages
 from infuser_core.algorithm.influence import influence_score as influence_score
 from infuser_core.errors import InfuserError as InfuserError

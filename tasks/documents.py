@@ -44,7 +44,7 @@ from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, attempt_key
 from tasks.work import Work
 
-VERSION = 15
+VERSION = 16
 GIVEN_VERSION = 1
 JUDGED_TOGETHER = 256
 """Chunks judged before their judgements are saved: at most this work is lost in a crash."""

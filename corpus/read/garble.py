@@ -119,4 +119,5 @@ def _is_word(word: str) -> bool:
     bare = "".join(letters)
     if not _VOWEL.search(bare) or _CONSONANTS.search(bare) or _MIXED_CASE.search(word):
         return False
-    return 2 * sum(sign > "\x7f" for sign in letters) <= len(letters)
+    # Letters of another script that were decoded as Latin ones are all accented.
+    return 2 * sum(sign > "\x7f" for sign in word) <= len(word)

@@ -147,7 +147,9 @@ class Lens:
     ) -> None:
         self.catalogue = catalogue or Catalogue(store.root)
         self._connection = duckdb.connect(":memory:")
-        self._connection.execute("set enable_progress_bar = false")
+        # In Jupyter without ipywidgets there is no bar, and an error if it is turned off.
+        if self._fetch("select current_setting('enable_progress_bar') as bar", ())[0]["bar"]:
+            self._connection.execute("set enable_progress_bar = false")
         self._defined: set[str] = set()
         self._files: set[str] = set()
         names = list_runs(store.root) if runs is None else runs

@@ -351,7 +351,8 @@ def sample(device: torch.device, options: argparse.Namespace) -> None:
         took = seconds(device, partial(sampler.sample, prompts, params), repeats=1)
         tokens = 8 * groups * options.decode
         say(sample=options.shape, rows=8 * groups, prompt=options.prompt, tokens=options.decode, s=took,
-            ms_a_step=1000 * took / options.decode, tokens_s=tokens / took, peak_gb=take_peak(device))  # fmt: skip
+            ms_a_step=1000 * took / options.decode, tokens_s=tokens / took, peak_gb=take_peak(device),
+            **{name: sampler.facts().get(name) for name in ("decoding", "not_captured", "ran_out_of_memory")})  # fmt: skip
         if options.profile and groups == 3:
             profile_kernels("sample", device, partial(sampler.sample, prompts, params))
 

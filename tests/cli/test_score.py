@@ -18,6 +18,7 @@ from flows.cli.main import app
 from flows.scoring import score_questions
 from infuser_core.errors import DocumentError, InfuserError, UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows, rows_of
+from infuser_core.evaluation.statistics import ranking
 from infuser_core.nano import lab
 from infuser_core.store.tables import read_foreign_rows
 
@@ -129,14 +130,15 @@ def test_a_script_in_any_folder_continues_after_a_crash_and_needs_no_prefect_or_
     assert run_script(INFUSER_CRASH_AT="score_given:start").returncode == -9
     ended = run_script()
     assert ended.stdout == "[{'text': 'Größe 数: what is 2 times 3?', 'answer': 'B'}]\n"
-    # The report about the process that was killed is all that a script prints on standard error.
-    assert ended.returncode == 0 and [line[:8] for line in ended.stderr.splitlines()] == ["infuser:"]
+    # Standard error has the report about the process that was killed, and that no question has a score.
+    assert ended.returncode == 0 and ended.stderr.startswith("infuser:")
+    assert "DataWarning: nano: no score for 1 of 1 questions: " in ended.stderr.splitlines()[1]
     journal = next((tmp_path / ".infuser" / "runs").glob("score-*/score.jsonl"))
     entries = [json.loads(line) for line in journal.read_text().splitlines()]
     second = {entry["phase"]: entry["state"] for entry in entries if entry["attempt"] == 2}
     assert second["rollout_questions"] == "cached" and second["score_given"] == "ran"
     again = run_script()
-    assert (again.stdout, again.stderr) == (ended.stdout, "")
+    assert again.stdout == ended.stdout and "infuser:" not in again.stderr
 
 
 Q = {"question_text": "What is 2 times 3?", "choices": ["5", "6"], "ground_truth": "6"}
@@ -242,3 +244,18 @@ def test_what_cannot_be_scored_is_refused_before_anything_runs(folder: Path, wor
     done = CliRunner().invoke(app, ["score", *files, *words])
     assert isinstance(done.exception, UsageError) and message in done.exception.message
     assert not (folder / "store" / "artifacts").exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "text"),
+    [
+        ([], ""),
+        (["zero_variance", "scored"], ""),
+        (["no_dev_signal"] * 3, "no score for 3 of 3 questions: all answers to the dev set had the same reward"),
+        (["zero_variance", "not_finite", "zero_variance"], "no score for 2 of 3 questions: all answers had the same"),
+    ],
+)
+def test_a_ranking_without_any_score_says_why(statuses: list[str], text: str) -> None:
+    assert ranking.describe_unscored(statuses).startswith(text) and bool(text) == bool(
+        ranking.describe_unscored(statuses)
+    )

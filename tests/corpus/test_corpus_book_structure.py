@@ -4,6 +4,10 @@ import re
 
 import pytest
 from book_tools import convert, written
+from corpus_epub import pack_epub
+
+from corpus.read.books.library import find_books
+from corpus.read.books.tree import Folder, pack_files
 
 ITEMS = {
     "book.html": '<ol type="a" start="2"><li>one</li><li><p>two</p></li></ol>',
@@ -166,4 +170,112 @@ def test_statements_and_listings_in_environments_for_algorithms_stay(tmp_path):
 def test_a_division_of_html_for_an_algorithm_stays(tmp_path):
     assert (
         convert(written(tmp_path, "a.html", '<div class="algorithm"><p>Halve it.</p></div>')).markdown == "Halve it.\n"
+    )
+
+
+def test_notes_in_a_file_of_their_own_stay_with_their_sentence(tmp_path):
+    mark = '<a epub:type="noteref" href="{}">1</a>'
+    notes = '<aside epub:type="footnote" id="{}"><p>{}</p></aside>'
+    path = pack_epub(
+        tmp_path / "book.epub",
+        {
+            "one.xhtml": f"<p>Two bulges{mark.format('notes.xhtml#n')} rise{mark.format('#own')}.</p>"
+            + notes.format("own", "Twice a day."),
+            "notes.xhtml": "<h2>Notes</h2><section>"
+            + notes.format("n", "Newton saw it.")
+            + notes.format("x", "Nobody refers to it.")
+            + "</section>",
+        },
+    )
+    assert convert(path).markdown == (
+        "Two bulges[^1] rise[^2].\n\n[^1]: Newton saw it.\n\n[^2]: Twice a day.\n\n## Notes\n\nNobody refers to it.\n"
+    )
+
+
+SPANS = {
+    "book.html": "<table><tr><th>Metal</th><th>melts</th><th>boils</th></tr><tr><td rowspan=2>Tin</td><td>232</td>"
+    "<td rowspan=2>2602</td></tr><tr><td>13</td></tr><tr><td>Iron</td><td>1538</td><td>2862</td></tr></table>",
+    "book.tex": r"\begin{document}\begin{tabular}{lcc} Metal & melts & boils \\ \hline \multirow{2}{*}{Tin} & 232 &"
+    r" \multirow{2}{*}{2602} \\ \cline{2-2} & 13 & \\ \cmidrule(lr){2-3} Iron & 1538 & 2862 \\ \end{tabular}\end{document}",
+    "book.docbook": '<article><informaltable><tgroup cols="3"><tbody><row><entry>Metal</entry><entry>melts</entry>'
+    '<entry>boils</entry></row><row><entry morerows="1">Tin</entry><entry>232</entry><entry morerows="1">2602</entry></row>'
+    "<row><entry>13</entry></row><row><entry>Iron</entry><entry>1538</entry><entry>2862</entry></row></tbody></tgroup>"
+    "</informaltable></article>",
+    "book.typ": "#table(columns: 3, [Metal], [melts], [boils], table.cell(rowspan: 2)[Tin], [232],"
+    " table.cell(rowspan: 2)[2602], [13], [Iron], [1538], [2862])",
+    "book.mediawiki": "{|\n! Metal !! melts !! boils\n|-\n| rowspan=2 | Tin || 232 || rowspan=2 | 2602\n|-\n| 13\n|-\n"
+    "| Iron || 1538 || 2862\n|}",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SPANS))
+def test_the_row_below_a_cell_over_two_rows_keeps_its_columns(tmp_path, name):
+    lines = convert(written(tmp_path, name, SPANS[name])).markdown.splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    assert rows[-3:] == [["Tin", "232", "2602"], ["", "13", ""], ["Iron", "1538", "2862"]]
+
+
+def test_figures_and_columns_of_latex_keep_their_captions_and_print_no_arguments(tmp_path):
+    text = (
+        r"\begin{document}\begin{wrapfigure}[9]{r}{0.4\textwidth}\includegraphics{a}\caption{Sand sinks.}"
+        r"\end{wrapfigure}\begin{SCfigure}[0.5][h]\includegraphics{b}\caption{Silt floats.}\end{SCfigure}"
+        r"\begin{multicols}{2}Clay\end{multicols}\begin{adjustwidth}{1cm}{}stays.\end{adjustwidth}\end{document}"
+    )
+    assert convert(written(tmp_path, "book.tex", text)).markdown.split() == [
+        "Sand",
+        "sinks.",
+        "Silt",
+        "floats.",
+        "Clay",
+        "stays.",
+    ]
+
+
+def test_entities_of_docbook_are_texts_and_its_parts_are_one_book(tmp_path):
+    files = {
+        "index.docbook": '<?xml version="1.0"?>\n<!DOCTYPE book SYSTEM "x.dtd" [\n<!ENTITY app "Sky Chart">\n'
+        '<!ENTITY full "&app; &amp; more">\n<!ENTITY sand SYSTEM "sand.docbook">\n]>\n<book><chapter><title>One</title>'
+        '<para>The &full;&mdash;of &nobody;.</para></chapter>&sand;<xi:include href="silt.docbook"/></book>',
+        "sand.docbook": "<chapter><title>Sand</title><para>The &app; of sand.</para><programlisting><xi:include "
+        'parse="text" href="a.c"/></programlisting></chapter>',
+        "silt.docbook": '<?xml version="1.0"?><chapter><title>Silt</title><para>Fine.</para></chapter>',
+        "a.c": "if (a < b && c) run();",
+    }
+    for name, text in files.items():
+        written(tmp_path / "book", name, text)
+    tree = Folder(tmp_path / "book")
+    assert [layout.root for layout in find_books(tree)] == ["index.docbook"]
+    pack_files(tmp_path / "book", tree.names(), "index.docbook", tmp_path / "book.zip")
+    markdown = convert(tmp_path / "book.zip").markdown
+    assert [line for line in markdown.splitlines() if line] == [
+        "# One", "The Sky Chart & more—of \\[nobody\\].", "# Sand", "The Sky Chart of sand.", "``` text",
+        "if (a < b && c) run();", "```", "# Silt", "Fine.",
+    ]  # fmt: skip
+
+
+def test_an_entity_that_contains_itself_ends(tmp_path):
+    text = '<!DOCTYPE article [<!ENTITY a "&b;"><!ENTITY b "&a;">]><article><para>So &a;.</para></article>'
+    assert convert(written(tmp_path, "book.docbook", text)).markdown == "So \\[a\\].\n"
+
+
+def test_an_index_in_any_spelling_of_html_gives_the_order(tmp_path):
+    links = (
+        '<A HREF="b.html">B</A><a class=x href=a%20b.html>A</a><!-- <a href="d.html"> --><a href = \'c.html#x\'>C</a>'
+    )
+    files = {"INDEX.HTML": links} | {f"{name}.html": f"<p>{name}</p>" for name in ("a b", "b", "c", "d")}
+    for name, text in files.items():
+        written(tmp_path, name, text)
+    (layout,) = find_books(Folder(tmp_path))
+    assert [part.name for part in layout.parts] == ["b.html", "a b.html", "c.html"]
+
+
+def test_a_formula_of_jats_is_tex_and_labels_are_printed(tmp_path):
+    tex = "\\documentclass[12pt]{minimal}\\usepackage{amsmath}\\begin{document}$$ a<b $$\\end{document}"
+    text = (
+        f"<article><body><p>As <inline-formula><tex-math><![CDATA[{tex}]]></tex-math></inline-formula> holds.</p>"
+        "<statement><label>Theorem 1</label><title>Wolff</title><p>Bone grows.</p></statement><table-wrap>"
+        "<label>Table 2</label><caption><p>Loads.</p></caption></table-wrap></body></article>"
+    )
+    assert convert(written(tmp_path, "book.jats", text)).markdown == (
+        "As $a<b$ holds.\n\n**Theorem 1. Wolff**\n\nBone grows.\n\nTable 2. Loads.\n"
     )

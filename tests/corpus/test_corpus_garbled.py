@@ -174,6 +174,11 @@ def test_other_languages_and_code_are_no_debris(text):
     assert debris([text * 20]) == ""
 
 
+def test_letters_of_another_script_read_as_latin_ones_are_debris():
+    words = "\u0420\u0435\u043a\u0430 \u043d\u0435\u0441\u0451\u0442 \u043f\u0435\u0441\u043e\u043a " * 20
+    assert debris([words]) == "" and debris([words.encode("cp1251").decode("latin-1")]).startswith("debris")
+
+
 def test_arabic_letters_mixed_with_latin_ones_are_debris():
     sound = "\u0627\u0644\u0643\u062a\u0627\u0628 \u0641\u064a \u0627\u0644\u0628\u064a\u062a " * 20
     assert debris([sound]) == "" and debris([sound.replace("\u0627", "A")]).startswith("debris")

@@ -256,27 +256,28 @@ local function cell_inlines(cell)
   })
 end
 
-local function rows_of(rows, wide)
-  local made = {}
+-- Rows of cells, empty where a cell to the left or above extends.
+local function rows_of(rows)
+  local made, below = {}, {}
   for _, row in ipairs(rows) do
     local cells = {}
-    for _, cell in ipairs(row.cells) do
-      cells[#cells + 1] = { pandoc.Plain(cell_inlines(cell)) }
-      for _ = 2, cell.col_span do cells[#cells + 1] = {} end
+    local function covered()
+      while (below[#cells + 1] or 0) > 0 do
+        below[#cells + 1] = below[#cells + 1] - 1
+        cells[#cells + 1] = {}
+      end
     end
-    while #cells < wide do cells[#cells + 1] = {} end
+    for _, cell in ipairs(row.cells) do
+      covered()
+      for place = 1, cell.col_span do
+        below[#cells + 1] = cell.row_span - 1
+        cells[#cells + 1] = place == 1 and { pandoc.Plain(cell_inlines(cell)) } or {}
+      end
+    end
+    covered()
     made[#made + 1] = cells
   end
   return made
-end
-
-local function widest(rows, least)
-  for _, row in ipairs(rows) do
-    local count = 0
-    for _, cell in ipairs(row.cells) do count = count + cell.col_span end
-    least = math.max(least, count)
-  end
-  return least
 end
 
 local function plain_table(element)
@@ -287,12 +288,16 @@ local function plain_table(element)
   end
   body:extend(element.foot.rows)
   local head = element.head.rows
-  local wide = widest(body, widest(head, 1))
+  local heads, rows, wide = rows_of(head), pandoc.List(rows_of(body)), 1
+  for _, part in ipairs({ heads, rows }) do
+    for _, cells in ipairs(part) do wide = math.max(wide, #cells) end
+  end
   -- A single cell is a frame around text.
   if wide == 1 and #head + #body == 1 then return element.caption.long .. (head[1] or body[1]).cells[1].contents end
-  local heads = rows_of(head, wide)
-  local rows = pandoc.List(rows_of(body, wide))
   for place = #heads, 2, -1 do rows:insert(1, heads[place]) end
+  for _, cells in ipairs({ heads[1] or {}, table.unpack(rows) }) do
+    while #cells < wide do cells[#cells + 1] = {} end
+  end
   local aligns, widths = {}, {}
   for place = 1, wide do aligns[place], widths[place] = "AlignDefault", 0 end
   local simple = pandoc.SimpleTable({}, aligns, widths, heads[1] or {}, rows)
@@ -505,7 +510,45 @@ local function with_whole_lists(document)
   if stringify(document.meta.reader or "") == "asciidoc" then return document:walk({ Blocks = continued }) end
 end
 
+local NOTES = { footnote = true, endnote = true, rearnote = true }
+
+-- Notes of an EPUB by the file and name to which links refer: pandoc reads only those of the file that has the link.
+local function without_notes(blocks, notes, file)
+  local made, note = pandoc.Blocks({}), nil
+  for _, block in ipairs(blocks) do
+    local first = block.t == "Para" and #block.content == 1 and block.content[1]
+    local tag = block.t == "RawBlock" and block.text or ""
+    local kind, name = tag:match('^<aside.-epub:type="([%w]+)'), tag:match('^<aside.-%sid="([^"]+)"')
+    if first and first.t == "Span" and #first.content == 0 then file = first.identifier end
+    if kind and NOTES[kind] and name and notes[file .. "_" .. name] then
+      note = notes[file .. "_" .. name]
+    elseif note then
+      if tag == "</aside>" then note = nil else note:insert(block) end
+    elseif block.t == "Div" and block.classes:find_if(function(class) return NOTES[class] end) and notes[block.identifier] then
+      notes[block.identifier]:extend(block.content)
+    else
+      if block.t == "Div" then block.content, file = without_notes(block.content, notes, file) end
+      made:insert(block)
+    end
+  end
+  return made, file
+end
+
+local function with_notes(document)
+  if not stringify(document.meta.reader or ""):match("^epub") then return nil end
+  local notes = {}
+  document:walk({ Link = function(link)
+    if link.classes:includes("noteref") then notes[link.target:sub(2)] = pandoc.Blocks({}) end
+  end })
+  document.blocks = without_notes(document.blocks, notes, "")
+  return document:walk({ Link = function(link)
+    local note = link.classes:includes("noteref") and notes[link.target:sub(2)]
+    if note and #note > 0 then return pandoc.Note(note) end
+  end })
+end
+
 return {
+  { Pandoc = with_notes },
   { Pandoc = with_whole_lists },
   { Pandoc = without_pseudocode },
   { Div = statement },

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import ParseError
 from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
 from corpus.read.books.order import included_files, inline_inclusions, missing_inclusions, natural_key
 from corpus.read.books.pandoc import Omission
-from corpus.read.books.tree import Archive, Single
+from corpus.read.books.tree import UNKNOWN, Archive, Single
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
 
@@ -162,6 +162,11 @@ def _prepare_part(tree: BookTree, part: BookPart) -> tuple[list[BookPiece], list
         text = kind.prepare(inline_inclusions(kind.view(tree), part.name, kind.include, kind.suffixes))
     except UNREADABLE as error:
         return [], [Omission(reason="unreadable", text=f"{part.name}: {type(error).__name__}: {error}")]
+    if byte := UNKNOWN.search(text):
+        fault = (
+            f"byte 0x{ord(byte[0]) - 0xDC00:02x} is not UTF-8, and no other encoding is declared; convert it with iconv"
+        )
+        return [], [Omission(reason="unreadable", text=f"{part.name}: {fault}")]
     missing = missing_inclusions(kind.view(tree), part.name, kind.include, kind.suffixes) if kind.include else ()
     omissions = [Omission(reason="missing", text=f"{part.name}: {each}") for each in missing]
     head, begin, body = text.partition(r"\begin{document}")

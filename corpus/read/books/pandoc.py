@@ -29,9 +29,9 @@ PLAIN = re.compile(r"\\(?P<name>[A-Za-z]+)\s*\{[^{}\\]*[^\W\d_][^{}\\]*\}$")
 SLASHED = re.compile(r"\\(?P<name>nicefrac|sfrac|unitfrac)\s*\{[^{}]*\}\s*\{[^{}]*\}$")
 """A fraction within a sentence."""
 _NO_TEXT = (
-    "addcontentsline begin bibliography bibliographystyle color documentclass end fontfamily fontsize glsadd "
-    "graphicspath hspace hypersetup include includegraphics index input label markboth markright nocite pagenumbering "
-    "pagestyle pdfbookmark selectlanguage setcounter setlength thispagestyle usefont usepackage vspace"
+    "addcontentsline begin bibliography bibliographystyle captionsetup color documentclass end fontfamily fontsize "
+    "glsadd graphicspath hspace hypersetup include includegraphics index input label markboth markright nocite "
+    "pagenumbering pagestyle pdfbookmark selectlanguage setcounter setlength thispagestyle usefont usepackage vspace"
 )
 NO_TEXT = frozenset(_NO_TEXT.split())
 """Commands whose argument is not printed; without `begin` every formula of a part would become its words."""

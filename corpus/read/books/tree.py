@@ -1,5 +1,7 @@
 """Read access to a book's files in a folder, an archive or a single file. Paths never lead out of this tree."""
 
+import codecs
+import re
 import stat
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -19,12 +21,28 @@ MAX_PART_BYTES = 32 << 20
 """Largest size of a text file in a folder that can be a part of a book, bytes."""
 NO_PARTS = frozenset({".svg", ".pdf", ".csv", ".tsv", ".css", ".js", ".eps", ".lock"})
 EPOCH = (1980, 1, 1, 0, 0, 0)
+DECLARED = re.compile(
+    rb"(?:coding|charset|\\usepackage\[(?=[^\]\n]*\]\{inputenc))(?:\s*[:=]\s*[\"']?)?([A-Za-z][\w.-]+)"
+)
+"""Declaration of a file's encoding in XML, HTML, LaTeX, AsciiDoc, or a comment for an editor."""
+DECLARED_WITHIN = 20_000
+"""Number of bytes at the beginning of a file that may declare its encoding."""
+SUPERSETS = {
+    "iso8859-1": "cp1252", "shift_jis": "cp932", "gb2312": "gb18030", "ansinew": "cp1252", "applemac": "mac_roman",
+}  # fmt: skip
+"""Encodings that files have in place of the declared ones, and Python's names for those of LaTeX."""
+FEW = 0.005
+"""Largest share of bytes outside ASCII in a text without a declaration: names and signs, whose language is English."""
+UNKNOWN = re.compile("[\udc80-\udcff]")
+"""A byte of a text whose encoding is unknown."""
 
 
-def decode_text(content: bytes, *, strict: bool = False) -> str:
-    """Decode bytes as UTF-8, UTF-16 with a byte order mark, or else Latin-1, which older sources use.
+def decode_text(content: bytes, *, strict: bool = False, usual: str = "") -> str:
+    """Decode bytes as UTF-8, as UTF-16 with a byte order mark, or by the encoding that they declare, else `usual`.
 
-    With `strict`, raises UnicodeDecodeError for text that is neither UTF-8 nor UTF-16.
+    Without a declaration, a text with few letters outside ASCII is Western European; in any other text the bytes that
+    are not UTF-8 become surrogates (`UNKNOWN`). With `strict`, raises UnicodeDecodeError for text that is neither
+    UTF-8 nor UTF-16.
     """
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
@@ -32,8 +50,30 @@ def decode_text(content: bytes, *, strict: bool = False) -> str:
     except UnicodeDecodeError:
         if strict:
             raise
-        text = content.decode("latin-1")
+        text = _decode_other(content, declared_encoding(content) or usual)
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def declared_encoding(content: bytes) -> str:
+    """Encoding that a file declares, other than UTF-8; empty without a declaration or for an unknown encoding."""
+    for name in DECLARED.findall(content[:DECLARED_WITHIN]):
+        label = name.decode().lower()
+        try:
+            codec = codecs.lookup(SUPERSETS.get(label, label)).name
+        except LookupError:
+            continue
+        if not codec.startswith("utf"):
+            return SUPERSETS.get(codec, codec)
+    return ""
+
+
+def _decode_other(content: bytes, encoding: str) -> str:
+    if not encoding and sum(byte > 0x7F for byte in content) <= FEW * len(content):
+        encoding = "cp1252"
+    try:
+        return content.decode(encoding or "utf-8")
+    except (UnicodeDecodeError, LookupError):
+        return content.decode("utf-8", "surrogateescape")
 
 
 def file_fault(path: Path) -> str:
@@ -60,7 +100,28 @@ def is_text_file(path: Path) -> bool:
         return b"\0" not in file.read(1024)
 
 
-class Folder:
+class _Files:
+    """Texts of a tree's files. A file that declares no encoding has the one that another file of the book declares."""
+
+    def names(self) -> Sequence[str]:
+        """Paths of all files."""
+        raise NotImplementedError
+
+    def content(self, name: str) -> bytes:
+        """A file's bytes; empty if there is no such file, or it is too large."""
+        raise NotImplementedError
+
+    def text(self, name: str) -> str:
+        """A file's text; empty if `content` is."""
+        text = decode_text(content := self.content(name))
+        return decode_text(content, usual=self._encoding) if UNKNOWN.search(text) else text
+
+    @cached_property
+    def _encoding(self) -> str:
+        return next((name for file in self.names() if (name := declared_encoding(self.content(file)))), "")
+
+
+class Folder(_Files):
     """Tree of the regular files below a folder, without hidden files and links that lead out of the folder."""
 
     def __init__(self, path: Path) -> None:
@@ -93,19 +154,19 @@ class Folder:
             )
         return self._names
 
-    def text(self, name: str) -> str:
-        """A file's text; empty if there is no such file, or it is larger than MAX_FILE_BYTES."""
+    def content(self, name: str) -> bytes:
+        """A file's bytes; empty if there is no such file, or it is larger than MAX_FILE_BYTES."""
         path = self._path / name
         if name not in self._name_set or path.stat().st_size > MAX_FILE_BYTES:
-            return ""
-        return decode_text(path.read_bytes())
+            return b""
+        return path.read_bytes()
 
     @cached_property
     def _name_set(self) -> frozenset[str]:
         return frozenset(self._names)
 
 
-class Archive:
+class Archive(_Files):
     """Tree of the files in a ZIP archive, which are never written to disk."""
 
     def __init__(self, path: Path) -> None:
@@ -140,17 +201,13 @@ class Archive:
         except (zipfile.BadZipFile, RuntimeError, EOFError, OSError, NotImplementedError):
             return b""
 
-    def text(self, name: str) -> str:
-        """A file's text; empty if `content` is."""
-        return decode_text(self.content(name))
-
     @property
     def root(self) -> str:
         """The archive's comment: for one written by `pack_files`, the file that names the book's parts."""
         return self._zip.comment.decode("utf-8", "replace") if len(self._zip.comment) < 4096 else ""
 
 
-class Single:
+class Single(_Files):
     """Tree of a single file."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -160,9 +217,9 @@ class Single:
         """The name of the only file."""
         return [self._name]
 
-    def text(self, name: str) -> str:
-        """The text of the only file; empty for any other name."""
-        return decode_text(self._path.read_bytes()) if name == self._name else ""
+    def content(self, name: str) -> bytes:
+        """The bytes of the only file; empty for any other name."""
+        return self._path.read_bytes() if name == self._name else b""
 
 
 def pack_files(folder: Path, names: Sequence[str], root: str, target: Path) -> None:

@@ -33,7 +33,7 @@ def _find_unpacked(tree: BookTree) -> list[BookLayout]:
 
 
 FORMATS = (
-    Format(suffixes=(".epub",), reader="epub", is_binary=True),
+    Format(suffixes=(".epub",), reader="epub-epub_html_exts", is_binary=True),
     Format(suffixes=(".fb2",), reader="fb2"),
     Format(suffixes=(".opf",), reader="html", layouts=_find_unpacked),
 )

@@ -62,6 +62,14 @@ DIAGRAM = re.compile(
     re.DOTALL,
 )
 """A diagram of arrows, within a formula, or outside one, where pandoc would drop it."""
+RULE = re.compile(r"\\cmidrule(?:\[[^\]\n]*\])?(?:\([^()\n]*\))?\{[^{}\n]*\}|\\cline[ \t]*\{[^{}\n]*\}")
+"""A rule below some columns of a table, whose numbers pandoc takes for text."""
+_SIZES = r"(?:[ \t]*(?:\[[^\]\n]*\]|\{(?:[A-Za-z]|[-.\d]*[ \t]*(?:[a-z]{2}|\\[a-z]*(?:width|sep|skip|size))?)\})){0,4}"
+FLOAT = re.compile(rf"\\(?:(begin)\{{(?:wrap|floating|sideways|SC|margin)(figure|table)\*?\}}{_SIZES}"
+                   r"|(end)\{(?:wrap|floating|sideways|SC|margin)(figure|table)\*?\})")  # fmt: skip
+"""The beginning and end of a figure or table at an unusual place, whose caption pandoc would drop."""
+SPACED = re.compile(rf"(\\begin\{{(?:multicols|paracol|spacing|adjustwidth|addmargin|changemargin)\*?\}}){_SIZES}")
+"""The beginning of text with its number of columns or its margins, which pandoc takes for text."""
 MAX_LINES = 12
 """Longest definition, lines."""
 
@@ -69,6 +77,7 @@ MAX_LINES = 12
 def prepare(text: str) -> str:
     """Prepare a LaTeX file for pandoc: reduce its preamble to definitions; a file without a preamble is all body."""
     text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
+    text = FLOAT.sub(r"\\\1\3{\2\4}", SPACED.sub(r"\1", RULE.sub("", text)))
     text = DIAGRAM.sub(lambda diagram: diagram[0] if diagram["math"] else f"\\[{diagram['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:

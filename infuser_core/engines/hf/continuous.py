@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from infuser_core.engines.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.causal_lm import hidden_states
-from infuser_core.engines.hf.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.layouts import PrefillLayout, SlotCache
 from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead
@@ -249,7 +249,8 @@ class Decoder:
     def _capture(self) -> tuple[Callable[[], None], Tensor]:
         """Capture a step on CUDA: a function that repeats it, and the logits that it overwrites."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may use the device meanwhile, e.g. to write files.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             logits_RV = self._forward()
         return graph.replay, logits_RV
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.statistics.bootstrap import wilson
-from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
+from infuser_core.schemas import MEANINGS, InfluenceScore, Question, ScoreStatus
 
 SHOWN = 5
 """Questions that a summary names."""
@@ -100,6 +100,17 @@ def summary(rows: Sequence[ScoredQuestion]) -> dict[str, Any]:
         "accuracy": round(sum(row.accuracy for row in rows) / max(1, len(rows)), 4),
         "best": [asdict(row) for row in rows[:SHOWN]],
     }
+
+
+def describe_unscored(statuses: Sequence[str]) -> str:
+    """The most common reason if no question has a score; else empty."""
+    if not statuses or ScoreStatus.SCORED in statuses:
+        return ""
+    status, count = Counter(statuses).most_common(1)[0]
+    remedy = (
+        "dev questions that the model sometimes answers" if status == ScoreStatus.NO_DEV_SIGNAL else "other questions"
+    )
+    return f"no score for {count} of {len(statuses)} questions: {MEANINGS[ScoreStatus(status)]}; choose {remedy}"
 
 
 def parse_keep(keep: str) -> float:

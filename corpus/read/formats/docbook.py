@@ -1,0 +1,78 @@
+"""DocBook books: the main file with its entities, and with the files that entities and inclusions name."""
+
+import html
+import re
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import cast
+
+from corpus.read.books.format import BookTree, Format
+from corpus.read.books.order import order_by_inclusion
+
+SUFFIXES = (".docbook", ".dbk")
+XML = (*SUFFIXES, ".xml", ".ent", ".mod", ".dtd")
+"""Files of a DocBook book that may define entities."""
+XINCLUDE = re.compile(
+    r"""<(?:\w+:)?include\b[^>]*?\bhref=["'](?P<name>[^"']*)["'][^>]*?(?:/>|>.*?</(?:\w+:)?include\s*>)""", re.DOTALL
+)
+ENTITY = re.compile(
+    r"""<!ENTITY\s+(?P<name>[\w.-]+)\s+(?:(?P<outer>SYSTEM|PUBLIC\s+(?:"[^"]*"|'[^']*'))\s+)?(?:"(?P<text>[^"]*)"|'(?P<other>[^']*)')"""
+)
+"""Definition of an entity: a text, or the name of a file."""
+HEAD = re.compile(r"<\?xml\b[^>]*\?>|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
+REFERENCE = re.compile(r"&(?P<name>[A-Za-z_][\w.-]*);")
+MAX_ENTITY_DEPTH = 8
+"""Largest depth of entities within entities; stops those that contain themselves."""
+
+
+class _WholeTree:
+    """View of a tree in which DocBook's entities are texts, or inclusions of the files that they name."""
+
+    def __init__(self, tree: BookTree) -> None:
+        self._tree = tree
+        self._entities: dict[str, str] = {}
+        for name in tree.names():
+            for match in ENTITY.finditer(tree.text(name)) if name.lower().endswith(XML) else ():
+                text = match["text"] if match["text"] is not None else match["other"]
+                self._entities.setdefault(match["name"], f'<xi:include href="{text}"/>' if match["outer"] else text)
+
+    def names(self) -> Sequence[str]:
+        """Paths of all files."""
+        return self._tree.names()
+
+    def text(self, name: str) -> str:
+        """A file's text: a part of the book without its head and with its entities, or the text of a listing."""
+        text = self._tree.text(name)
+        if not text.lstrip().startswith("<"):
+            return html.escape(text, quote=False)
+        text = HEAD.sub("", text)
+        for _ in range(MAX_ENTITY_DEPTH):
+            text = REFERENCE.sub(lambda reference: self._entities.get(reference["name"], reference[0]), text)
+        return REFERENCE.sub(_entity_text, text)
+
+
+def _entity_text(reference: re.Match[str]) -> str:
+    """The character that HTML names like an entity; for an unknown entity its name in brackets."""
+    is_character = html.unescape(reference[0]) != reference[0]
+    return reference[0] if is_character else f"[{reference['name']}]"
+
+
+@lru_cache(maxsize=2)
+def _expand_tree(tree: Hashable) -> BookTree:
+    return _WholeTree(cast(BookTree, tree))
+
+
+def view(tree: BookTree) -> BookTree:
+    """Return the tree with DocBook's entities expanded."""
+    return _expand_tree(cast(Hashable, tree))
+
+
+FORMATS = (
+    Format(
+        suffixes=SUFFIXES,
+        reader="docbook",
+        include=XINCLUDE,
+        view=view,
+        layouts=lambda tree: order_by_inclusion(view(tree), SUFFIXES, XINCLUDE),
+    ),
+)
