@@ -41,14 +41,8 @@ def test_costs_are_a_row_per_step_and_neither_they_nor_traces_change_a_digest(
             on c.artifact_key = u.artifact_key and c.step = u.step""")
         scored = lens.query("select count(*) as passes from step_costs where work = 'scoring'")
         page = run_page(store, small_run.name, lens)
-    works = [
-        ("generator", "step"),
-        ("solver", "gradient"),
-        ("solver", "logprobs"),
-        ("solver", "scoring"),
-        ("solver", "step"),
-    ]
-    assert {*works} - {("solver", "logprobs")} <= {(row["role"], row["work"]) for row in page["passes"]} <= {*works}
+    works = {(row["role"], row["work"]) for row in page["passes"]}
+    assert works >= {("generator", "step"), ("solver", "gradient"), ("solver", "scoring"), ("solver", "step")}
     assert pairs and all(row["trained"] == row["num_tokens"] for row in pairs)
     assert all(row["seconds"] > 0 and row["flops"] > 0 and 0 <= row["idle_share"] < 1 for row in pairs)
     assert scored[0]["passes"] in (1, 2)
