@@ -15,7 +15,7 @@ from typing import Any
 
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import find_gpu
-from infuser_core.memory.shape import Shape, read_shape
+from infuser_core.memory.shape import Shape, gradient_passes, read_shape
 from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint, StepCost
 from infuser_core.store.adapter_files import base_folder
@@ -57,7 +57,7 @@ class CostMeter:
         self._role, self._step = str(checkpoint.role), checkpoint.step
         folder = Path(checkpoint.path)
         base = base_folder(folder)
-        self._gradient_passes = 3 if base is None else 2
+        self._gradient_passes = gradient_passes(adapters=base is not None)
         self._shape: Shape | None = None
         # The planner does not know every kind of model: its FLOPs are null.
         with suppress(ConfigError):

@@ -122,6 +122,11 @@ class Shape:
         return share * windowed + (1 - share) * full
 
 
+def gradient_passes(*, adapters: bool) -> int:
+    """Count the forward passes that a gradient costs; with adapters, the model's weights need none of their own."""
+    return 2 if adapters else 3
+
+
 @cache
 def known_shapes() -> dict[str, Shape]:
     """Read the models of shapes.csv, by each of their names."""
