@@ -94,7 +94,8 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
     # Engine settings that change results.
-    numerics = recorded(run.config.engine, only=("sampler", "trainer", "dtype"))
+    engine = run.config.engine
+    numerics = {"sampler": engine.sampler_key, **recorded(engine, only=("trainer", "dtype"))}
     settings = {"model": model, **recorded(cotrain, only=("optimizer", "adapter")), **numerics}
     recipe = run.recipe("anchor", VERSION, settings, {"base": base}, seed=seed)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))

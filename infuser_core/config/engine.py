@@ -21,7 +21,6 @@ RESERVED = {
     "seed": "seed",
     "trust_remote_code": "",
     "skip_tokenizer_init": "",
-    "enable_chunked_prefill": "",
     "enable_prefix_caching": "",
     "logprobs_mode": "",
     "logits_processors": "",
@@ -97,6 +96,11 @@ class EngineSettings(Settings):
     def is_pooled(self) -> bool:
         """Whether the accelerators are divided between the trainer's ranks and the sampler's engines."""
         return self.placement == "split" and self.trainer == "deepspeed" and self.sampler == "vllm"
+
+    @property
+    def sampler_key(self) -> str:
+        """The sampler in keys: the number of `vllm` rises when seeds give other tokens than before."""
+        return "vllm/2" if self.sampler == "vllm" else self.sampler
 
     @property
     def sampler_share(self) -> float:

@@ -145,7 +145,7 @@ def named_model(
     checkpoint = Checkpoint(checkpoint_id=f"{label}-{digest[:16]}", role=role, path=str(folder), step=0)
     return NamedModel(
         name=checkpoint.checkpoint_id,
-        identity={"model": digest, "sampler": engine.sampler, "dtype": engine.dtype},
+        identity={"model": digest, "sampler": engine.sampler_key, "dtype": engine.dtype},
         chat=partial(pool.chat, checkpoint),
         sampler=partial(pool.sampler, checkpoint),
     )

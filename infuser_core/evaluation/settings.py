@@ -172,7 +172,7 @@ def engine_name(model: EvaluatedModel, settings: EvaluationSettings) -> str:
     """Name of the engine with the options that change responses; `endpoint` for a model at an address."""
     engine = settings.engine
     arguments = f" {json.dumps(engine.vllm, sort_keys=True)}" if engine.vllm else ""
-    return "endpoint" if model.folder is None else f"{engine.sampler} {engine.dtype}{arguments}"
+    return "endpoint" if model.folder is None else f"{engine.sampler_key} {engine.dtype}{arguments}"
 
 
 def chat_of(judge: EvaluatedModel, settings: EvaluationSettings) -> ChatModel:

@@ -223,8 +223,8 @@ def test_engines_of_runs_and_evaluations_get_them() -> None:
     assert run_pool(run, longest_sequence=4096)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     assert sampling_pool(run.engine, None, cache_tokens=1)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     model = EvaluatedModel(name="model", digest="", folder=Path("model"), config=None)
-    assert engine_name(model, settings_of_run(run)) == 'vllm bfloat16 {"quantization": "fp8"}'
-    assert engine_name(model, settings_of_run(config(*VLLM))) == "vllm bfloat16"
+    assert engine_name(model, settings_of_run(run)) == 'vllm/2 bfloat16 {"quantization": "fp8"}'
+    assert engine_name(model, settings_of_run(config(*VLLM))) == "vllm/2 bfloat16"
 
 
 def test_quantised_engines_start_afresh_for_new_weights() -> None:

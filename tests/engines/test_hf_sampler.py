@@ -26,8 +26,8 @@ from safetensors.torch import load_file, save_file
 from stock_engines import hf_sampler
 
 from infuser_core.engines.deepspeed.zero import empty_model
+from infuser_core.engines.draws import _largest, _largest_by_key, pick_tokens, uniforms
 from infuser_core.engines.hf.causal_lm import saved_buffers
-from infuser_core.engines.hf.draws import _largest, _largest_by_key, pick_tokens, uniforms
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.pool import SamplerChat

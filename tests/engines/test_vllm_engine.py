@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +25,12 @@ from engine_tiny import (
     trainer,
 )
 from places import SUPPORT
+from scipy.stats import chisquare
 from spoiled_engines import SpoiledSampler, missing, nudged, wrong
 from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.errors import EngineError, EngineWarning
@@ -137,11 +140,12 @@ def test_greedy_tokens_and_log_probabilities_are_the_local_samplers(
         SamplingParams(temperature=1.0, top_k=5, max_tokens=30),
     ],
 )
-def test_sampled_log_probabilities_are_those_before_restrictions(
+def test_sampled_tokens_are_the_local_samplers_and_log_probabilities_those_before_restrictions(
     sampler: ServiceSampler, anchor: Checkpoint, params: SamplingParams
 ) -> None:
-    plain = stock_model(anchor, torch.float32)
-    for group, samples in zip(groups(), sampler.sample(groups(), params), strict=True):
+    plain, drawn = stock_model(anchor, torch.float32), sampler.sample(groups(), params)
+    assert tokens(drawn) == tokens(local(anchor).sample(groups(), params))
+    for group, samples in zip(groups(), drawn, strict=True):
         for each in samples:
             expected = stock_logprobs(plain, group.token_ids, each.token_ids, params.temperature)
             assert each.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
@@ -181,6 +185,19 @@ def test_a_sample_depends_on_its_prompt_and_seed_alone_and_ends_where_it_should(
     ((one, other),) = sampler.sample([large], HOT)
     assert tokens(sampler.sample([large], HOT)) == [[one.token_ids, other.token_ids]]
     assert one.token_ids != other.token_ids
+
+
+def test_many_seeds_give_the_models_distribution(sampler: ServiceSampler, anchor: Checkpoint) -> None:
+    prompt, rows = [5, 6, 7], 3000
+    many = PromptGroup(group_id="many", token_ids=prompt, seeds=list(range(rows)))
+    (drawn,) = sampler.sample([many], replace(HOT, max_tokens=1))
+    counts = np.bincount([each.token_ids[0] for each in drawn], minlength=VOCABULARY)
+    logits = stock_model(anchor, torch.float32)(torch.tensor([prompt])).logits[0, -1]
+    expected = rows * torch.softmax(logits.double() / HOT.temperature, -1).detach().numpy()
+    # Rare tokens count as one.
+    common = expected >= 5
+    observed, wanted = ([*each[common], each[~common].sum()] for each in (counts, expected))
+    assert chisquare(observed, wanted).pvalue > 0.001
 
 
 def test_another_checkpoint_is_another_distribution_and_a_killed_engine_is_named(
@@ -264,8 +281,41 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
     sampler.close()
 
 
-def test_prompts_that_together_are_longer_than_a_step_give_what_each_gives_alone(folder: Path) -> None:
-    engine = ServiceSampler(dtype="float32", device="cpu", threads=1, max_num_batched_tokens=256)
+def test_two_roles_take_turns_in_one_engine_and_get_what_two_engines_give(folder: Path) -> None:
+    options = {"dtype": "float32", "device": "cpu", "threads": 1}
+    solver, generator = (
+        replace(checkpoint("tied", folder, seed=seed), role=role, checkpoint_id=role)
+        for seed, role in ((31, "solver"), (32, "generator"))
+    )
+    turns, drawn = [solver, generator, solver, generator], []
+    for one in (False, True):
+        pool = EnginePool(
+            sampler="vllm",
+            trainer="fake",
+            placement="split",
+            max_trainers=0,
+            one_sampler=one,
+            sampler_options=options,
+        )
+        drawn.append([tokens(pool.sampler(each).sample(groups(), HOT)) for each in turns])
+        engines = [warm.engine for warm in pool._warm.values()]
+        assert len(engines) == (1 if one else 2) and [engine.starts for engine in engines] == [1] * len(engines)
+        assert all(engine.agreements[0].largest < 1e-4 for engine in engines)
+        if one:
+            os.kill(engines[0].pids[0], signal.SIGKILL)
+            with pytest.warns(EngineWarning, match="was killed by signal 9"):
+                assert tokens(pool.sampler(solver).sample(groups(), HOT)) == drawn[0][0]
+        pool.close()
+    assert drawn[0] == drawn[1] and drawn[0][0] != drawn[0][1]
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_num_batched_tokens": 256}, {"vllm": {"num_gpu_blocks_override": 14, "block_size": 32}}]
+)
+def test_prompts_longer_than_a_step_or_a_full_cache_give_what_each_gives_alone(
+    folder: Path, limits: dict[str, Any]
+) -> None:
+    engine = ServiceSampler(dtype="float32", device="cpu", threads=1, **limits)
     prompts = [[2 + (place * token) % 60 for token in range(100)] for place in range(8)]
     asked = [PromptGroup(group_id=str(place), token_ids=ids, seeds=[place]) for place, ids in enumerate(prompts)]
     try:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from infuser_core.engines.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.causal_lm import hidden_states
-from infuser_core.engines.hf.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.layouts import PrefillLayout, SlotCache
 from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from infuser_core.engines.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
@@ -27,7 +28,6 @@ from infuser_core.engines.hf.causal_lm import (
     set_deterministic,
 )
 from infuser_core.engines.hf.continuous import Decoder
-from infuser_core.engines.hf.draws import pick_tokens, uniforms
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead

@@ -135,8 +135,6 @@ def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_model_len": options.max_model_len,
         "enforce_eager": options.device == "cpu",
-        # Between the chunks of a prompt vLLM rewinds a response's random numbers, which a CPU's generator cannot do.
-        "enable_chunked_prefill": False if options.device == "cpu" else None,
         "enable_sleep_mode": options.sleep and options.device == "cuda",
         "gpu_memory_utilization": options.memory,
         **options.vllm,

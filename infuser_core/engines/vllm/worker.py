@@ -1,7 +1,7 @@
 """Worker process of the sampling service that runs a vLLM engine.
 
 Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in an environment with vllm. Of this project it imports
-only the pipe, the checksums and the logits processors.
+only the pipe, the checksums and what draws tokens.
 """
 
 import sys
@@ -13,8 +13,10 @@ from typing import Any
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.server import FORCED, Row, main
 
-PROCESSORS = "infuser_core.engines.vllm.logits:"
-"""Module of the logits processors, as vllm's own processes import it."""
+PROCESSOR = "infuser_core.engines.vllm.logits:DrawTokens"
+"""The logits processor, as vllm's own processes import it."""
+DRAWN_BY = ("temperature", "top_p", "top_k")
+"""Sampling parameters that the processor applies, not vllm."""
 
 
 class VLLMEngine:
@@ -36,10 +38,9 @@ class VLLMEngine:
                 skip_tokenizer_init=True,
                 trust_remote_code=False,
                 enable_prefix_caching=True,
-                # With the processors below, the "logit" of the sampled token is its log-probability at the sampling
-                # temperature, which top-k and top-p leave as it is.
+                # The processor makes the logit of the drawn token its log-probability.
                 logprobs_mode="processed_logits",
-                logits_processors=[f"{PROCESSORS}{name}" for name in ("NormaliseRaw", "NormaliseScaled", "Forced")],
+                logits_processors=[PROCESSOR],
                 generation_config="vllm",
                 # Logits in fp32: rounded to bf16 they move log-probabilities away from the trainer's.
                 hf_overrides={"head_dtype": "float32"},
@@ -65,10 +66,16 @@ class VLLMEngine:
         return bool(self._engine.has_unfinished_requests())
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        settings = {name: value for name, value in params.items() if name != FORCED}
-        if FORCED in params:
-            settings |= {"extra_args": {FORCED: params[FORCED][key]}, "max_tokens": len(params[FORCED][key])}
-        request = self._params(**settings, seed=seed, logprobs=0, detokenize=False, output_kind=self._whole)
+        forced = params.get(FORCED, {}).get(key, [])
+        request = self._params(
+            temperature=0.0,
+            max_tokens=len(forced) or params["max_tokens"],
+            stop_token_ids=params["stop_token_ids"],
+            extra_args={"seed": seed, FORCED: forced, **{name: params[name] for name in DRAWN_BY}},
+            logprobs=0,
+            detokenize=False,
+            output_kind=self._whole,
+        )
         self._engine.add_request(key, {"prompt_token_ids": prompt}, request)
 
     def step(self) -> list[Row]:
