@@ -35,7 +35,7 @@ from infuser_core.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.schemas import Checkpoint
+from infuser_core.schemas import Checkpoint, Role
 from infuser_core.system import fault_points as faults
 
 Placement = Literal["colocated", "split"]
@@ -213,9 +213,10 @@ class EnginePool:
     """Provides the samplers and trainers of a run; keeps one warm engine of each kind per role.
 
     A warm engine has a checkpoint loaded. `max_trainers` limits the warm trainers: with 1, roles take turns on a small
-    accelerator. With placement `colocated` all engines share the accelerators: the requested engine is awake, and the
-    others sleep if they can (`sleep` and `wake` of an engine). With `split` each has separate ones. An engine that has
-    failed (`failed`) or whose ranks no longer answer (`alive`) is replaced when it is requested.
+    accelerator. With `one_sampler`, generator and solver take turns in one sampler, which swaps their weights. With
+    placement `colocated` all engines share the accelerators: the requested engine is awake, and the others sleep if
+    they can (`sleep` and `wake` of an engine). With `split` each has separate ones. An engine that has failed
+    (`failed`) or whose ranks no longer answer (`alive`) is replaced when it is requested.
 
     Phases in several threads may share a pool. A sampler is shared call by call; a trainer, which is stateful, belongs
     to the last phase that requested it.
@@ -228,12 +229,13 @@ class EnginePool:
         trainer: str,
         placement: Placement,
         max_trainers: int,
+        one_sampler: bool = False,
         sampler_options: Mapping[str, Any] | None = None,
         trainer_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._names = {"sampler": sampler, "trainer": trainer}
         self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}
-        self._max_trainers = max_trainers
+        self._max_trainers, self._one_sampler = max_trainers, one_sampler
         self._placement = placement
         self._warm: dict[tuple[str, str], WarmEngine] = {}
         # Roles whose trainer now serves another role: the engine keeps their state in host memory.
@@ -306,7 +308,8 @@ class EnginePool:
 
     def _engine_of(self, kind: str, role: str) -> WarmEngine:
         """Return the warm engine of a role, or a new one. With placement `colocated` the other engines go to sleep."""
-        key = (kind, role)
+        swaps = self._one_sampler and kind == "sampler" and role in (Role.GENERATOR, Role.SOLVER)
+        key = (kind, Role.SOLVER if swaps else role)
         with self._lock:
             if key in self._warm and not _works(self._warm[key].engine):
                 self._drop(key)
