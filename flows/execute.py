@@ -37,12 +37,14 @@ def execute(
     page: bool = True,
     places: Mapping[str, str] = _WHOLE,
     record: Callable[[], None] | None = None,
+    profile: int = 0,
 ) -> None:
     """Start or continue the named run. Raises InfuserError.
 
     `places`: `again` recomputes from a stage on, `until` stops after it, `only` runs it alone. If another living
     process executes the run, wait for its end or raise BusyRunError. Without `page`, the report's page is not
     written, unless the run is shown in Prefect. `record` records a new variant once its questions are checked.
+    `profile`: number of optimizer steps and of scoring micro-batches to trace, into the run's folder.
     """
     from infuser_core.planning.split import load_sets, require_apart
     from infuser_core.store.journal import Journal
@@ -60,11 +62,28 @@ def execute(
                     require_apart(config, load_sets(config))
                 if record is not None:
                     record()
-                _execute(config, name, root, page=page, places=dict(places))
+                with _traced(config, name, root, profile):
+                    _execute(config, name, root, page=page, places=dict(places))
                 return
             except BusyRunError:
                 if not wait:
                     raise
+
+
+@contextmanager
+def _traced(config: "RunConfig", name: str, root: Path, profile: int) -> Iterator[None]:
+    """Trace the block's first optimizer steps and scoring micro-batches, and say where the files are."""
+    if not profile:
+        yield
+        return
+    from tasks.run import trace_run
+
+    with trace_run(config, name, root, profile) as writer:
+        yield
+    if writer.files:
+        typer.echo(f"infuser: traces in {writer.folder}: {', '.join(file.name for file in writer.files)}", err=True)
+    else:
+        print_warning("no trace: this start took no optimizer step and scored no question")
 
 
 def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, places: dict[str, Any]) -> None:

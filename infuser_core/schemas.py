@@ -665,6 +665,43 @@ class Update:
     """Whether no step was taken because the minibatch's gradient norm is not finite, although that of each group is."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """Time, arithmetic and memory of one pass of a trainer.
+
+    These depend on the machine and its load: the table is no part of an artifact's digest.
+    """
+
+    role: str
+    """solver or generator."""
+    work: str
+    """`step`, a gradient with an optimizer step; `gradient`, one without; `scoring`; or `logprobs`."""
+    step: int
+    """The optimizer's step count since the anchor, after the pass."""
+    num_tokens: int = field(metadata=column("tokens"))
+    """Number of response tokens in the pass's groups."""
+    computed_tokens: int
+    """Number of tokens computed: each group's prompt once, and its responses without those of advantage 0."""
+    seconds: float = field(metadata=column(unit="s"))
+    """Wall time since the previous pass ended, or since the phase received the trainer."""
+    tokens_per_second: float = field(metadata=column("tokens/s"))
+    """computed_tokens / seconds."""
+    flops: float | None = field(metadata=DETAIL)
+    """FLOPs of the model, of which recomputed activations are no part; null for a model whose shape is unknown."""
+    flops_per_second: float | None = field(metadata=column("FLOP/s"))
+    """flops / seconds."""
+    mfu: float | None = field(metadata=column("MFU", share=True))
+    """Share of the accelerators' dense bf16 rate; null on a CPU, and for a card that is not in the table of cards."""
+    idle_share: float | None = field(metadata=column("idle", share=True))
+    """Share of `seconds` in which no forward pass, backward pass or optimizer step was in progress: data preparation,
+    files, waiting. Mean over ranks; null for a trainer of another package."""
+    peak_memory: float | None = field(metadata=column("peak memory", unit="GB"))
+    """Most memory of tensors during the pass on an accelerator, of the fullest rank; on a CPU that of the process since
+    its start; null for a trainer of another package."""
+    device: str = field(metadata=DETAIL)
+    """The driver's name of the accelerator, or `cpu` with its threads."""
+
+
 TOKEN_MEANS = (
     "clip_fraction", "clip_fraction_high", "mean_ratio", "mean_tis", "truncated",
     "sampler_kl", "policy_kl", "anchor_kl", "entropy",

@@ -308,7 +308,7 @@ def update_generator(
             run.store.rows(questions, "rollouts", Rollout),
             run.store.rows(questions, "questions", Question),
             run.store.rows(scores, "scores", InfluenceScore),
-            run.pool.trainer(before),
+            run.pool.trainer(before, for_update=True),
             settings,
             workspace=workspace,
             before=before,
@@ -348,7 +348,7 @@ def update_solver(
         update = solver_phase.update_solver(
             questions_of(run.store, questions),
             run.store.rows(rollouts, "rollouts", Rollout),
-            run.pool.trainer(before),
+            run.pool.trainer(before, for_update=True),
             settings,
             workspace=workspace,
             before=before,

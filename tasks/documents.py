@@ -45,7 +45,10 @@ from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, attempt_key
 from tasks.work import Work
 
-VERSION = 16
+VERSION = 17
+"""Version of the stages from textbook files to judged chunks."""
+QUESTIONS_VERSION = 15
+"""Version of the stages that load question sets."""
 GIVEN_VERSION = 1
 JUDGED_TOGETHER = 256
 """Chunks judged before their judgements are saved: at most this work is lost in a crash."""
@@ -67,7 +70,7 @@ def reference_questions(run: Run, part: str) -> Work:
     content = content_of(source, evaluated=evaluated)
     # Files enter the key by content: their paths and the run's seed do not matter.
     values = {"source": values_of(source), "content": content}
-    recipe = run.recipe("questions", VERSION, values, {}, seed=run.config.seed if is_seeded(source) else 0)
+    recipe = run.recipe("questions", QUESTIONS_VERSION, values, {}, seed=run.config.seed if is_seeded(source) else 0)
     return Work(recipe=recipe, produce=produce)
 
 
@@ -88,7 +91,7 @@ def benchmark_questions(run: Run) -> Work:
         )
 
     content = {label: validation.content_digest(questions) for label, questions in loaded.items()}
-    return Work(recipe=run.recipe("questions", VERSION, {"benchmarks": content}, {}), produce=produce)
+    return Work(recipe=run.recipe("questions", QUESTIONS_VERSION, {"benchmarks": content}, {}), produce=produce)
 
 
 @stage("convert")

@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,10 @@ from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
+from infuser_core.engines.traces import TraceWriter, traced
+from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
+from infuser_core.memory.hardware import peak_resident
 from infuser_core.planning import place
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.results.trackers.parts.run_log import RunLog
@@ -304,6 +307,19 @@ def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
             pool.close()
 
 
+def trace_run(config: RunConfig, name: str, root: Path, number: int) -> AbstractContextManager[TraceWriter]:
+    """Within the block, trace `number` optimizer steps and scoring micro-batches of this process into the run's folder.
+
+    Raises UsageError if the trainer computes in other processes.
+    """
+    if config.engine.trainer == "deepspeed":
+        raise UsageError(
+            "--profile traces this process, and engine.trainer deepspeed computes in others",
+            hint="set engine.trainer local",
+        )
+    return traced(runs.runs_folder(root) / name / "profile", number)
+
+
 def _report_killed_holder(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
     """Report and journal that the previous process of the run was killed."""
     lease = hold.dead_lease
@@ -347,6 +363,4 @@ def without_heartbeats() -> Iterator[None]:
 
 def peak_memory_mb() -> float:
     """Largest resident set of this process or one of its children so far, MB."""
-    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    # Linux counts in KiB, macOS in bytes.
-    return max(peaks) / (1024 if sys.platform != "darwin" else 1024 * 1024)
+    return max(map(peak_resident, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))) / 2**20

@@ -11,11 +11,12 @@ from shutil import disk_usage
 
 from infuser_core.config.phase_table import Phase
 from infuser_core.engines.pool import facts_of, record_engines
+from infuser_core.engines.step_costs import record_costs
 from infuser_core.errors import InfuserError, StageError, StoreError, quantity
 from infuser_core.protocols import Progress
 from infuser_core.results.lineage.markdown import page_key
 from infuser_core.results.trackers.parts.run_log import place_of
-from infuser_core.schemas import NotFinite
+from infuser_core.schemas import NotFinite, StepCost
 from infuser_core.settings import phase_seconds
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table
@@ -124,9 +125,12 @@ def _commit(
         ticker(current, total, tokens)
         interrupts.point()
 
-    with run.store.workspace(recipe) as workspace, record_engines() as used:
+    with run.store.workspace(recipe) as workspace, record_engines() as used, record_costs() as costs:
         outcome = produce(workspace, progress)
         outcome = replace(outcome, machine=facts_of(used))
+        if costs:
+            table = Table(row_type=StepCost, rows=costs, volatile=True)
+            outcome = replace(outcome, tables={**outcome.tables, "step_costs": table})
         release_engines()
         faults.point(f"{recipe.phase}:before_commit")
         _check_ownership(run)

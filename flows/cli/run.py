@@ -29,6 +29,10 @@ Until = Annotated[str, typer.Option("--until", metavar="PHASE@T", help="Stop aft
 Only = Annotated[str, typer.Option("--only", metavar="PHASE@T", help="Compute only this stage, from stored inputs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, why, and for how long; run nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="If another process is executing the run, wait until it ends.")]
+Profile = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Write traces of the first N optimizer steps and scoring micro-batches."),
+]
 Seed = Annotated[int | None, typer.Option(help="Random seed of the run.")]
 Name = Annotated[str, typer.Option(help="Name of the run; derived from its settings by default.")]
 
@@ -59,6 +63,7 @@ def run(
     verbose: Verbose = False,
     as_json: AsJson = False,
     wait: Wait = False,
+    profile: Profile = 0,
 ) -> None:
     """Run a configuration, from textbooks to benchmarks.
 
@@ -70,16 +75,16 @@ def run(
     places = {"again": again, "until": until, "only": only}
     if resume_:
         run_name = next(iter(configs or []), None)
-        _resume(run_name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
+        _resume(run_name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait, profile=profile)
     elif without:
-        _run_without(without, fork_ or None, dry_run=dry_run, as_json=as_json)
+        _run_without(without, fork_ or None, dry_run=dry_run, as_json=as_json, profile=profile)
     elif fork_:
-        _fork(fork_, set_ or [], name, dry_run=dry_run, verbose=verbose, as_json=as_json)
+        _fork(fork_, set_ or [], name, dry_run=dry_run, verbose=verbose, as_json=as_json, profile=profile)
     elif configs:
         config = load([Path(file) for file in configs], set_ or [], seed=seed)
         preflight(config)
         name = name or config.run_name()
-        _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
+        _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait, profile=profile)
     else:
         raise UsageError("no configuration to run", hint="e.g. `infuser run nano`; or --resume, --fork")
 
@@ -93,21 +98,29 @@ def resume(
     verbose: Verbose = False,
     as_json: AsJson = False,
     wait: Wait = False,
+    profile: Profile = 0,
 ) -> None:
     """Resume a run after a crash, from its last completed stage."""
     places = {"again": again, "until": until, "only": only}
-    _resume(run, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
+    _resume(run, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait, profile=profile)
 
 
 def _resume(
-    run: str | None, places: dict[str, str], *, dry_run: bool, verbose: bool, as_json: bool, wait: bool
+    run: str | None,
+    places: dict[str, str],
+    *,
+    dry_run: bool,
+    verbose: bool,
+    as_json: bool,
+    wait: bool,
+    profile: int,
 ) -> None:
     from infuser_core.config.overlays import validate
 
     root = settings.store_root()
     name = runs.find_run(root, run)
     config = validate(runs.read_config(root, name))
-    _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait)
+    _start(config, name, places, dry_run=dry_run, verbose=verbose, as_json=as_json, wait=wait, profile=profile)
 
 
 def _start(
@@ -120,6 +133,7 @@ def _start(
     as_json: bool = False,
     wait: bool = False,
     record: Callable[[], None] | None = None,
+    profile: int = 0,
 ) -> None:
     """Execute a run and print its result or its last stage; with `dry_run`, print its plan."""
     from infuser_core.planning.place import parse_places
@@ -137,7 +151,7 @@ def _start(
         return
     from flows.execute import execute
 
-    execute(config, name, wait=wait, places=places, record=record)
+    execute(config, name, wait=wait, places=places, record=record, profile=profile)
     journal = Journal(settings.store_root(), name)
     if journal.is_finished():
         from infuser_core.results.lineage.outcome import describe_result
@@ -150,7 +164,9 @@ def _start(
         typer.echo("\n".join([end, *describe_warnings(settings.store_root(), name)]))
 
 
-def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, verbose: bool, as_json: bool) -> None:
+def _fork(
+    place: str, changes: list[str], name: str, *, dry_run: bool, verbose: bool, as_json: bool, profile: int
+) -> None:
     """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
     from infuser_core.planning.fork import make_fork, record_fork
@@ -172,10 +188,10 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, verbose: 
         record_fork(root, fork)
         show_plan()
 
-    _start(fork.history.latest, fork.name, {}, as_json=as_json, record=record)
+    _start(fork.history.latest, fork.name, {}, as_json=as_json, record=record, profile=profile)
 
 
-def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) -> None:
+def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool, profile: int) -> None:
     """Show what depends on a textbook, chunk or question, and run without it, reusing everything else."""
     from flows.execute import execute
     from infuser_core.config.overlays import validate
@@ -188,7 +204,7 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
     if dry_run:
         return
     record = partial(record_variant, root, undo.run, undo.fork, undo.change)
-    execute(validate(undo.config), undo.fork, record=record)
+    execute(validate(undo.config), undo.fork, record=record, profile=profile)
     typer.echo(f"run {undo.fork} is done: `infuser diff {undo.run} {undo.fork}` compares the two", err=as_json)
 
 

@@ -315,6 +315,14 @@ class RunConfig(Settings):
         """Name of the configuration in comparisons: base name and variant."""
         return f"{self.name}-{self.variant}".rstrip("-")
 
+    @property
+    def has_one_sampler(self) -> bool:
+        """Whether generator and solver take turns in one sampler of vLLM: not if phases overlap, which would wait, nor
+        if the generator is another model."""
+        engine = self.engine
+        swaps = engine.sampler == "vllm" and engine.in_place and not engine.overlap
+        return swaps and self.cotrain.generator.model is None
+
     def run_name(self) -> str:
         """Default name of a run, made of name, variant, seed and digest: equal settings give equal names."""
         parts = [self.name, self.variant, f"s{self.seed}", self.digest()[:6]]

@@ -26,13 +26,15 @@ def run_pool(config: RunConfig, *, longest_sequence: int) -> EnginePool:
     machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
     fill = None if shared is None else ClusterMemory(shared).fill
     board = {"board": Board(engine.dtype, fill)} if engine.hands_over(spread=shared is not None) else {}
+    room = {"memory": engine.sampler_memory} if config.has_one_sampler else {}
     optimizer = {"optimizer": config.cotrain.optimizer.options()}
     return EnginePool(
         sampler=sampler,
         trainer=engine.trainer,
-        sampler_options=options | limit | board,
+        sampler_options=options | limit | board | room,
         trainer_options=board | options_of(engine.trainer, engine) | optimizer | machines,
         max_trainers=warm_trainers(engine),
+        one_sampler=config.has_one_sampler,
         placement=engine.placement,
     )
 

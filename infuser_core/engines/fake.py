@@ -19,6 +19,7 @@ from infuser_core.engines.training.checkpoint import (
     read_state,
     write_checkpoint,
 )
+from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import OptimizerSetting, first_moments
 from infuser_core.engines.training.packing import MicroBatch, Packer
@@ -163,7 +164,9 @@ class FakeTrainer(FlatTrainer):
 
     def __init__(self, *, optimizer: OptimizerSetting = None) -> None:
         super().__init__(optimizer)
-        self._packer = Packer(token_budget=1 << 20, device=torch.device("cpu"), dtype=torch.float32)
+        device = torch.device("cpu")
+        self._packer = Packer(token_budget=1 << 20, device=device, dtype=torch.float32)
+        self._clock = ComputeClock(device)
 
     def load(self, checkpoint: Checkpoint) -> None:
         folder = Path(checkpoint.path)

@@ -13,6 +13,9 @@ from pkgutil import resolve_name
 from threading import RLock
 from typing import Any, Literal, cast
 
+from infuser_core.algorithm.preset import Objective
+from infuser_core.engines import traces
+from infuser_core.engines.step_costs import GRADIENT, LOGPROBS, SCORING, STEP, CostMeter
 from infuser_core.errors import EngineError
 from infuser_core.prompts.reasoning import reply_text
 from infuser_core.protocols import (
@@ -20,16 +23,19 @@ from infuser_core.protocols import (
     Completion,
     Keep,
     Messages,
+    ProbeResult,
     Progress,
     PromptGroup,
     Sampler,
     SamplingParams,
+    StepReport,
     Tokenizer,
     Trainer,
+    TrainGroup,
     no_keep,
     no_progress,
 )
-from infuser_core.schemas import Checkpoint
+from infuser_core.schemas import Checkpoint, Role
 from infuser_core.system import fault_points as faults
 
 Placement = Literal["colocated", "split"]
@@ -105,12 +111,14 @@ class ExclusiveTrainer:
     """protocols.Trainer for one phase; tells the pool when its state leaves the checkpoint: a retry then loads again.
 
     The engine is stateful: once another phase requests it, this handle raises EngineError. Other attributes are those
-    of the engine.
+    of the engine. Measures every pass, and writes traces if asked for (see step_costs and traces).
     """
 
-    def __init__(self, warm: WarmEngine) -> None:
+    def __init__(self, warm: WarmEngine, checkpoint: Checkpoint, *, for_update: bool) -> None:
         self._warm = warm
         warm.user = self
+        self._meter = CostMeter(warm.engine, checkpoint)
+        self._traces, self._for_update = traces.current(), for_update
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._trainer, name)
@@ -129,10 +137,47 @@ class ExclusiveTrainer:
         self._warm.checkpoint_id, self._warm.saved_step = "", None
         self._trainer.load(checkpoint)
         self._warm.checkpoint_id = checkpoint.checkpoint_id
+        self._meter.restart(checkpoint)
+
+    def zero_grad(self) -> None:
+        self._trainer.zero_grad()
+        self._meter.close(GRADIENT)
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        if self._traces and self._for_update:
+            self._traces.begin(STEP)
+        self._meter.add(groups, only_trained=objective.only_credited)
+        return self._trainer.forward_backward(groups, objective, denominator=denominator, progress=progress)
 
     def optim_step(self, learning_rate: float) -> float:
         self._warm.checkpoint_id, self._warm.saved_step = "", None
-        return self._trainer.optim_step(learning_rate)
+        norm = self._trainer.optim_step(learning_rate)
+        self._meter.close(STEP, norm=norm)
+        if self._traces:
+            self._traces.end(STEP)
+        return norm
+
+    def logprobs(
+        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
+    ) -> list[list[Sequence[float]]]:
+        self._meter.add(groups, gradient=False, only_trained=False)
+        logprobs = self._trainer.logprobs(groups, temperature=temperature, progress=progress)
+        self._meter.close(LOGPROBS)
+        return logprobs
+
+    def probe(
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
+    ) -> ProbeResult:
+        if self._traces:
+            progress = self._traces.begin_micro_batches(SCORING, progress)
+        self._meter.add(groups)
+        probed = self._trainer.probe(groups, objective, reference, progress=progress)
+        self._meter.close(SCORING)
+        if self._traces:
+            self._traces.end(SCORING)
+        return probed
 
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)
@@ -168,9 +213,10 @@ class EnginePool:
     """Provides the samplers and trainers of a run; keeps one warm engine of each kind per role.
 
     A warm engine has a checkpoint loaded. `max_trainers` limits the warm trainers: with 1, roles take turns on a small
-    accelerator. With placement `colocated` all engines share the accelerators: the requested engine is awake, and the
-    others sleep if they can (`sleep` and `wake` of an engine). With `split` each has separate ones. An engine that has
-    failed (`failed`) or whose ranks no longer answer (`alive`) is replaced when it is requested.
+    accelerator. With `one_sampler`, generator and solver take turns in one sampler, which swaps their weights. With
+    placement `colocated` all engines share the accelerators: the requested engine is awake, and the others sleep if
+    they can (`sleep` and `wake` of an engine). With `split` each has separate ones. An engine that has failed
+    (`failed`) or whose ranks no longer answer (`alive`) is replaced when it is requested.
 
     Phases in several threads may share a pool. A sampler is shared call by call; a trainer, which is stateful, belongs
     to the last phase that requested it.
@@ -183,23 +229,27 @@ class EnginePool:
         trainer: str,
         placement: Placement,
         max_trainers: int,
+        one_sampler: bool = False,
         sampler_options: Mapping[str, Any] | None = None,
         trainer_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._names = {"sampler": sampler, "trainer": trainer}
         self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}
-        self._max_trainers = max_trainers
+        self._max_trainers, self._one_sampler = max_trainers, one_sampler
         self._placement = placement
         self._warm: dict[tuple[str, str], WarmEngine] = {}
         # Roles whose trainer now serves another role: the engine keeps their state in host memory.
         self._parked: dict[str, WarmEngine] = {}
         self._lock = RLock()
 
-    def trainer(self, checkpoint: Checkpoint) -> Trainer:
-        """Return a trainer whose state equals the checkpoint, without accumulated gradients."""
+    def trainer(self, checkpoint: Checkpoint, *, for_update: bool = False) -> Trainer:
+        """Return a trainer whose state equals the checkpoint, without accumulated gradients.
+
+        Only steps of a trainer `for_update` are traced.
+        """
         with self._turn("trainer", checkpoint) as warm:
             warm.engine.zero_grad()
-            return cast(Trainer, ExclusiveTrainer(warm))
+            return cast(Trainer, ExclusiveTrainer(warm, checkpoint, for_update=for_update))
 
     def sampler(self, checkpoint: Checkpoint) -> Sampler:
         """Return a sampler of the checkpoint's weights, even if another phase loads others into its engine."""
@@ -258,7 +308,8 @@ class EnginePool:
 
     def _engine_of(self, kind: str, role: str) -> WarmEngine:
         """Return the warm engine of a role, or a new one. With placement `colocated` the other engines go to sleep."""
-        key = (kind, role)
+        swaps = self._one_sampler and kind == "sampler" and role in (Role.GENERATOR, Role.SOLVER)
+        key = (kind, Role.SOLVER if swaps else role)
         with self._lock:
             if key in self._warm and not _works(self._warm[key].engine):
                 self._drop(key)

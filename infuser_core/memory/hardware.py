@@ -4,6 +4,8 @@ import csv
 import math
 import os
 import re
+import resource
+import sys
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +43,12 @@ def measure_matrix_flops() -> float:
 def host_memory() -> float:
     """Return the bytes of the host's memory, or of the container's limit if that is lower."""
     return min(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), container_memory()[0])
+
+
+def peak_resident(who: int = resource.RUSAGE_SELF) -> int:
+    """Return the bytes of the largest resident set so far of this process, or of its children."""
+    # Linux counts in KiB, macOS in bytes.
+    return resource.getrusage(who).ru_maxrss * (1024 if sys.platform != "darwin" else 1)
 
 
 def container_memory() -> tuple[float, float]:

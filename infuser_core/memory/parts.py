@@ -60,6 +60,8 @@ class EngineLayout:
     """Name of the optimizer."""
     probe: str
     """Probe of questions, by its setting."""
+    samplers: int = 2
+    """Sampling engines on each GPU: one per role, or one for both."""
     handed: int = 0
     """Roles whose newest weights are in the host's memory for running engines."""
 
@@ -93,7 +95,8 @@ def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
         gradient_checkpointing=engine.gradient_checkpointing,
         token_budget=engine.token_budget if isinstance(engine.token_budget, int) else AUTOMATIC,
         tensor_parallel=min(engine.tensor_parallel, cluster.per_node),
-        sampler_share=engine.sampler_share,
+        sampler_share=engine.sampler_memory if config.has_one_sampler else engine.sampler_share,
+        samplers=1 if config.has_one_sampler else 2,
         # One trainer serves both roles if ranks take turns with the sampler, or have separate accelerators.
         warm_trainers=1 if turns or engine.is_pooled else roles,
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine.dtype],
@@ -263,10 +266,10 @@ def memory_of_roles(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: f
 def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
     """Predict the bytes used in a node's main memory: offloaded state, and the state of sleeping engines.
 
-    If engines take turns, a sleeping sampler keeps the weights of both roles there, and a sharded trainer its masters,
-    moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded trainer that
-    serves both roles keeps the idle role's masters and moments there, and those of both while it changes roles. Weights
-    handed to running samplers are stored once.
+    If engines take turns, sleeping samplers keep their weights there, and a sharded trainer its masters, moments and
+    gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded trainer that serves both
+    roles keeps the idle role's masters and moments there, and those of both while it changes roles. Weights handed to
+    running samplers are stored once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters
@@ -275,7 +278,7 @@ def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
     on_host = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
     waiting = 2 * 12.0 * own * layout.changes_roles
     trainers = state * on_host + waiting + weights * layout.offload_weights
-    samplers = 2 * sampler_weight_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
+    samplers = layout.samplers * sampler_weight_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
     shared = layout.handed * layout.bytes_per_weight * parameters
     return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers + shared
 

@@ -5,7 +5,7 @@ The anchor of a run is the pre-trained base model from which generator and solve
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -102,6 +102,16 @@ class Shape:
         """Count the FLOPs of a forward pass; `context_pairs`: sum over tokens of the tokens that each attends to."""
         return 2 * self.matrix_parameters * tokens + 4 * self.heads * self.head_dim * self.layers * context_pairs
 
+    def group_flops(self, prompt: int, responses: Sequence[int]) -> float:
+        """Count the FLOPs of a forward pass over a prompt and its responses, whose lengths these are.
+
+        Unlike `forward_flops`, which plans, it counts the output layer only for response tokens, as trainers do.
+        """
+        alone, total = self.pairs(prompt), sum(responses)
+        pairs = alone + sum(self.pairs(prompt + length) - alone for length in responses)
+        layers = self.forward_flops(prompt + total, pairs)
+        return layers - 2 * self.vocabulary * self.hidden * prompt
+
     def pairs(self, length: float) -> float:
         """Count the pairs of a token and one that it attends to, in a causal sequence; an average over layers."""
         full = length * length / 2
@@ -110,6 +120,11 @@ class Shape:
         windowed = self.window * (length - self.window / 2)
         share = self.windowed_layers / self.layers
         return share * windowed + (1 - share) * full
+
+
+def gradient_passes(*, adapters: bool) -> int:
+    """Count the forward passes that a gradient costs; with adapters, the model's weights need none of their own."""
+    return 2 if adapters else 3
 
 
 @cache

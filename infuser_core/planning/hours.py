@@ -18,7 +18,7 @@ from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQu
 from infuser_core.cotrain.reward import needs_influence
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.memory.hardware import read_table
-from infuser_core.memory.shape import Shape
+from infuser_core.memory.shape import Shape, gradient_passes
 
 SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
 """Kinds of work: decoding; influence probes and forward passes; forward and backward passes for a gradient."""
@@ -122,8 +122,8 @@ class PhaseWork:
 
 
 def gradient_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
-    """FLOPs of a gradient: three forward passes, two with adapters, one more if all layers are recomputed."""
-    passes = (2 if shape.adapters else 3) + int(config.engine.gradient_checkpointing is True)
+    """FLOPs of a gradient, with one more forward pass if all layers are recomputed."""
+    passes = gradient_passes(adapters=bool(shape.adapters)) + int(config.engine.gradient_checkpointing is True)
     return passes * work.forward(shape)
 
 

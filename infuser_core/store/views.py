@@ -94,6 +94,7 @@ TABLES: dict[str, type] = {
     "scores": schemas.InfluenceScore,
     "generator_scores": schemas.GeneratorScore,
     "updates": schemas.Update,
+    "step_costs": schemas.StepCost,
     "not_finite": schemas.NotFinite,
     "asked_questions": schemas.Question,
     "audited_questions": schemas.Question,

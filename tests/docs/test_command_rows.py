@@ -22,6 +22,7 @@ SHORTER = {
     "infuser run nano": "infuser run nano --dry-run",
     "infuser run configs/nano.yaml --set cotrain.iterations=40": "infuser run CONFIG --set cotrain.iterations=1",
     "infuser run CONFIG --until rollout_questions@3": "infuser run CONFIG --until rollout_questions@1",
+    "infuser run CONFIG --profile 2": "infuser run CONFIG --profile 2 --from update_solver@1",
     "--only validate@4": "infuser run CONFIG --only validate@1",
     "--from update_solver@2": "infuser run CONFIG --from update_solver@1",
     "infuser run --fork RUN@10 --set cotrain.solver.learning_rate=5e-5": "infuser run --fork RUN@1 --set cotrain.solver.learning_rate=5e-5",

@@ -101,7 +101,9 @@ def test_steps_are_those_of_peft_and_torchs_adamw(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"token_budget": 40}, {"gradient_checkpointing": True}])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(each, marks=[] if each == "qwen3" else [pytest.mark.long]) for each in FAMILIES]
+)
 def test_the_fast_probe_scores_in_adapter_space(tmp_path: Path, family: str, options: dict) -> None:
     anchor = adapted(tmp_path, family)
     fast, folder = moved(anchor, tmp_path, dtype="float64", probe="fast", **options)

@@ -13,7 +13,7 @@ from launcher import Launcher, Started
 from places import ROOT
 from test_distributed_ranks import descendants, gone
 
-from infuser_core.schemas import InfluenceScore, Rollout, TrainerLogprobs
+from infuser_core.schemas import InfluenceScore, Rollout, StepCost, TrainerLogprobs
 from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
@@ -126,6 +126,17 @@ def test_two_ranks_of_which_one_was_killed_give_the_artifacts_of_one_process(run
         assert left.rollout_id == right.rollout_id and left.logprobs == pytest.approx(right.logprobs, abs=1e-5)
     for phase in ("update_generator", "update_solver"):
         assert state_error(two.folder(phase), one.folder(phase)) < LIMIT
+
+
+def test_two_ranks_record_the_tokens_of_one_process_and_their_own_use(runs: Path) -> None:
+    for phase in PHASES:
+        one, two = (made.rows(phase, "step_costs", StepCost) for made in (Made(runs, "local"), Made(runs, "ranks")))
+        counts = [
+            [(row.work, row.step, row.num_tokens, row.computed_tokens, row.flops) for row in rows]
+            for rows in (one, two)
+        ]
+        assert counts[0] == counts[1] and counts[0]
+        assert all(0 <= row.idle_share < 1 and row.peak_memory > 0 and row.device for row in two)
 
 
 @pytest.mark.long

@@ -1,5 +1,7 @@
 """The pool loads once, shares samplers, lends trainers to one phase, and gives accelerators to whoever is asked for."""
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from stock_engines import engine_pool
 
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
 from infuser_core.engines.pool import EnginePool, Placement, facts_of, record_engines
-from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams, Trainer, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, Document
 from infuser_core.store.catalogue import Catalogue
@@ -28,6 +30,8 @@ PARAMS = SamplingParams(temperature=1.0, max_tokens=12)
 PROMPTS = [
     PromptGroup(group_id=f"g{place}", token_ids=[2 + place, 5, 7], seeds=[place, place + 9]) for place in range(4)
 ]
+
+ROLES = ("solver", "generator", "judge")
 
 
 def groups(shift: int = 0) -> list[TrainGroup]:
@@ -257,6 +261,23 @@ def test_an_engine_that_dies_ends_its_own_phase_and_the_retry_has_a_fresh_one(pr
     after = {role: processes._warm["sampler", role].engine.pids for role in roles}
     assert after["generator"] == before["generator"]
     assert set(after["solver"]).isdisjoint(before["solver"])
+
+
+def test_both_roles_take_turns_in_one_sampler_and_the_judge_has_another(processes: EnginePool, tmp_path: Path):
+    solver, generator, judge = (replace(uniform(tmp_path / role), role=role) for role in ROLES)
+    named = [replace(each, checkpoint_id=each.role) for each in (solver, generator, solver, generator)]
+    apart = [processes.sampler(each).sample(PROMPTS, PARAMS) for each in named]
+    processes._one_sampler = True
+    processes.close()
+    assert [processes.sampler(each).sample(PROMPTS, PARAMS) for each in named] == apart
+    (key,) = processes._warm
+    both = processes._warm[key].engine
+    assert (both.starts, both.channel) == (1, "files")
+    os.kill(both.pids[0], signal.SIGKILL)
+    with pytest.warns(EngineWarning, match="fresh engines are started.*was killed by signal 9"):
+        assert processes.sampler(named[0]).sample(PROMPTS, PARAMS) == apart[0]
+    processes.sampler(judge)
+    assert [role for _, role in processes._warm] == ["solver", "judge"]
 
 
 # Facts about engines

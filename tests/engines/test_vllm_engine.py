@@ -30,6 +30,7 @@ from spoiled_engines import SpoiledSampler, missing, nudged, wrong
 from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.errors import EngineError, EngineWarning
@@ -278,6 +279,34 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
         sampler.load(checkpoint("tied", folder, seed=12))
     assert sampler.starts == 2
     sampler.close()
+
+
+def test_two_roles_take_turns_in_one_engine_and_get_what_two_engines_give(folder: Path) -> None:
+    options = {"dtype": "float32", "device": "cpu", "threads": 1}
+    solver, generator = (
+        replace(checkpoint("tied", folder, seed=seed), role=role, checkpoint_id=role)
+        for seed, role in ((31, "solver"), (32, "generator"))
+    )
+    turns, drawn = [solver, generator, solver, generator], []
+    for one in (False, True):
+        pool = EnginePool(
+            sampler="vllm",
+            trainer="fake",
+            placement="split",
+            max_trainers=0,
+            one_sampler=one,
+            sampler_options=options,
+        )
+        drawn.append([tokens(pool.sampler(each).sample(groups(), HOT)) for each in turns])
+        engines = [warm.engine for warm in pool._warm.values()]
+        assert len(engines) == (1 if one else 2) and [engine.starts for engine in engines] == [1] * len(engines)
+        assert all(engine.agreements[0].largest < 1e-4 for engine in engines)
+        if one:
+            os.kill(engines[0].pids[0], signal.SIGKILL)
+            with pytest.warns(EngineWarning, match="was killed by signal 9"):
+                assert tokens(pool.sampler(solver).sample(groups(), HOT)) == drawn[0][0]
+        pool.close()
+    assert drawn[0] == drawn[1] and drawn[0][0] != drawn[0][1]
 
 
 @pytest.mark.parametrize(

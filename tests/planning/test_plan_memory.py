@@ -13,7 +13,7 @@ import infuser_core.nano
 from infuser_core.config.overlays import load
 from infuser_core.config.roles import AdapterSettings, OptimizerSettings
 from infuser_core.config.run import KeepSettings, RunConfig
-from infuser_core.engines.configured import options_of, warm_trainers
+from infuser_core.engines.configured import options_of, run_pool, warm_trainers
 from infuser_core.engines.hf.adapters import create_adapters
 from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
 from infuser_core.engines.local.hub import prepare_anchor
@@ -158,6 +158,11 @@ def test_split_accelerators_are_the_trainers_or_the_samplers() -> None:
     options = options_of("vllm", engine)
     assert (options["reserved"], options["memory"], options["sleep"]) == (4, 0.425, False)
     assert warm_trainers(engine) == 1
+    for overlap, share in ((False, 0.85), (True, 0.425)):
+        changed = {"engine": engine.model_copy(update={"overlap": overlap})}
+        pooled = config("qwen3-4b", "eight-gpus-split").model_copy(update=changed)
+        assert run_pool(pooled, longest_sequence=4096)._options["sampler"]["memory"] == share
+        assert Setup.of(pooled, "8xH100").layout.sampler_share == share
     turns = config("qwen3-4b", "eight-gpus").engine
     options = options_of("vllm", turns)
     assert (options["reserved"], options["memory"], options["sleep"]) == (0, 0.85, True)

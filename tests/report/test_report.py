@@ -76,6 +76,11 @@ def test_groups_that_are_not_finite_are_counted_by_phase():
     assert r"| score\_influence | gradient | 2 | 1 | 2 |" in text
 
 
+def test_passes_of_the_trainer_are_summed_up_by_time():
+    text, _ = written(whole_run())
+    assert r"| r | solver | step | cpu | 4 | 100.0 | 3e+09 | - | 50.0% | 2.500 |" in text
+
+
 def test_no_section_is_empty():
     text, html = written({}, compare_with="other")
     assert text == "# Run r\n" and "<h2>" not in html and "<svg" not in html

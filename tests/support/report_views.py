@@ -34,6 +34,8 @@ VIEWS = {
     "updates": "role VARCHAR, step BIGINT, gradient_norm DOUBLE, clip_fraction DOUBLE, mean_ratio DOUBLE, "
     "mean_tis DOUBLE, sampler_kl DOUBLE, policy_kl DOUBLE, entropy DOUBLE, skipped BOOLEAN, "
     "cut BIGINT, num_responses BIGINT, flat_share DOUBLE, below_epsilon DOUBLE",
+    "step_costs": "role VARCHAR, work VARCHAR, computed_tokens BIGINT, seconds DOUBLE, flops DOUBLE, mfu DOUBLE, "
+    "idle_share DOUBLE, peak_memory DOUBLE, device VARCHAR",
     "not_finite": "group_id VARCHAR, quantity VARCHAR, value DOUBLE, tensor VARCHAR",
     "benchmark_scores": "benchmark VARCHAR, num_questions BIGINT, num_samples BIGINT, accuracy DOUBLE, low DOUBLE, "
     "high DOUBLE, answered DOUBLE, unverified BIGINT, mean_response_tokens DOUBLE",
@@ -106,6 +108,10 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
         ]  # fmt: skip
         rows["updates"] += [
             ("r", n, "update_solver", "k", "solver", n, 0.5, 0.01, 1.0, 1.0, 1e-6, 1e-4, 0.4, False, 1, 8, 0.5, 0.25)
+        ]
+        rows["step_costs"] += [
+            ("r", n, "update_solver", "k", "solver", "step", 100, 2.0, 5e9, None, 0.25, 1.5, "cpu"),
+            ("r", n, "update_solver", "k", "solver", "step", 300, 2.0, 7e9, None, 0.75, 2.5, "cpu"),
         ]
         rows["not_finite"] += [("r", n, "score_influence", "k", f"q{n}9", "gradient", math.nan, "lm_head.weight")]
         rows["run_artifacts"] += [

@@ -31,6 +31,7 @@ from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import BatchScores
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
+from infuser_core.engines.training.compute_clock import ComputeClock, DeviceUse
 from infuser_core.engines.training.fused_attention import choose_attention
 from infuser_core.engines.training.loss import PassTally, Sums, Values, forward_terms, merge_logprobs
 from infuser_core.engines.training.optimizer import named_moments
@@ -123,6 +124,7 @@ class DeepSpeedRank:
         join_group(seat, options.device)
         self._options = options
         self._device = device = torch.device(options.device)
+        self._clock = ComputeClock(device)
         self._packer = Packer(
             token_budget=options.token_budget,
             kept_tokens=kept_tokens(options.gradient_checkpointing),
@@ -158,7 +160,7 @@ class DeepSpeedRank:
         # The probe must be created before DeepSpeed shards the weights.
         self._probe = self._refusal = None
         try:
-            self._probe = ShardProbe(policy, self._packer) if self._options.probe != "reference" else None
+            self._probe = ShardProbe(policy, self._packer, self._clock) if self._options.probe != "reference" else None
         except UnknownLayerError as error:
             # Without its traceback, whose frames would keep the model alive.
             self._refusal = error.with_traceback(None)
@@ -204,6 +206,10 @@ class DeepSpeedRank:
         """Describe device and kernels of this rank, for an artifact's record."""
         return {"device": device_name(self._device), "attention": self._attention}
 
+    def take_use(self) -> DeviceUse:
+        """Return how long this rank's device computed since the last call, waits for other ranks included."""
+        return self._clock.take()
+
     def refusal(self) -> UnknownLayerError | None:
         """Return the reason that one rank alone cannot score a question of this model; None if it can."""
         return self._refusal
@@ -220,9 +226,10 @@ class DeepSpeedRank:
     def optim_step(self, learning_rate: float) -> float:
         """Make one AdamW step; returns the gradient's norm before clipping. Does nothing if the norm is not finite."""
         zero = self._loaded()
-        norm = self._adamw.step(learning_rate)
-        if math.isfinite(norm):
-            zero.publish()
+        with self._clock.computing():
+            norm = self._adamw.step(learning_rate)
+            if math.isfinite(norm):
+                zero.publish()
         return norm
 
     def below_epsilon(self) -> float:
@@ -236,7 +243,7 @@ class DeepSpeedRank:
         zero, tally = self._loaded(), self._tally()
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
             batch = self._packer.pack(segments or [padding()])
-            with zero.sharded_after():
+            with zero.sharded_after(), self._clock.computing():
                 logprobs_S = zero.logprobs(batch, temperature=temperature)
             if segments is not None:
                 tally.note(segments, logprobs_S=logprobs_S)
@@ -341,7 +348,7 @@ class DeepSpeedRank:
         batches = self._packer.plan([part.group for part in parts], only_trained=objective.only_credited)
         for segments in self._padded(batches):
             batch = self._packer.pack(segments or [padding()])
-            with zero.sharded_after():
+            with zero.sharded_after(), self._clock.computing():
                 terms, logprobs_S = forward_terms(zero, batch, objective, denominator)
                 # Padding must not add an entropy's gradient.
                 zero.backward(terms.loss if segments else 0.0 * terms.loss, into)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from itertools import chain
 from operator import add
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.training.checkpoint import read_state, register_file
+from infuser_core.engines.training.compute_clock import DeviceUse
 from infuser_core.engines.training.loss import merge_logprobs, order_logprobs
 from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer
@@ -117,6 +119,11 @@ class DeepSpeedTrainer:
             **self._rank_facts,
             **self._choice.facts(),
         }
+
+    def take_use(self) -> DeviceUse:
+        """Return the mean over ranks of the time that they computed since the last call, and the largest memory."""
+        uses: list[DeviceUse] = self._call_all("take_use")
+        return DeviceUse(seconds=fmean(use.seconds for use in uses), peak_memory=max(use.peak_memory for use in uses))
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Load weights, moments and step. Raises CheckpointError for a folder without optimizer state."""

@@ -18,6 +18,7 @@ from infuser_core.engines.training.checkpoint import (
     write_checkpoint,
     write_tensors,
 )
+from infuser_core.engines.training.compute_clock import ComputeClock, DeviceUse
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import PassTally, Policy, forward_terms, order_logprobs
 from infuser_core.engines.training.optimizer import OptimizerSetting, build_optimizer
@@ -33,6 +34,7 @@ class FlatTrainer:
     """protocols.Trainer over flat parameters, without `load`: subclasses define it and call `_hold` at its end."""
 
     _packer: Packer
+    _clock: ComputeClock
 
     def __init__(self, optimizer: OptimizerSetting) -> None:
         self._options = options_of(optimizer)
@@ -81,8 +83,9 @@ class FlatTrainer:
             if faults.runs_out_of_memory("trainer:micro_batch"):
                 raise torch.OutOfMemoryError("injected: out of memory")
             batch = self._packer.pack(segments)
-            terms, _ = forward_terms(self._policy, batch, objective, denominator)
-            terms.loss.backward()
+            with self._clock.computing():
+                terms, _ = forward_terms(self._policy, batch, objective, denominator)
+                terms.loss.backward()
             tally.note(segments, terms=terms)
             progress(tally.rows, total, tally.tokens)
         progress(total, total, tally.tokens)
@@ -90,7 +93,8 @@ class FlatTrainer:
 
     def optim_step(self, learning_rate: float) -> float:
         self._loaded()
-        return self._optimizer.step(learning_rate)
+        with self._clock.computing():
+            return self._optimizer.step(learning_rate)
 
     def below_epsilon(self) -> float:
         self._loaded()
@@ -105,7 +109,9 @@ class FlatTrainer:
         def compute() -> list[list[Sequence[float]]]:
             total, tally = sum(len(group.rows) for group in groups), PassTally()
             for segments in self._packer.plan(groups, only_trained=False):
-                logprobs_S = self._policy.logprobs(self._packer.pack(segments), temperature=temperature)
+                batch = self._packer.pack(segments)
+                with self._clock.computing():
+                    logprobs_S = self._policy.logprobs(batch, temperature=temperature)
                 tally.note(segments, logprobs_S=logprobs_S)
                 progress(tally.rows, total, tally.tokens)
             return order_logprobs(groups, tally.logprobs)
@@ -127,6 +133,10 @@ class FlatTrainer:
             return ledger.close()
 
         return self._run_pass(score, writes_gradient=False)
+
+    def take_use(self) -> DeviceUse:
+        """Return the time that the device computed since the last call, and the memory that it took at most."""
+        return self._clock.take()
 
     def keep_gradient(self, path: Path) -> float:
         self._loaded()
@@ -151,7 +161,7 @@ class FlatTrainer:
         return work()
 
     def _probe(self) -> Probe:
-        return ReferenceProbe(self._policy, self._flat, self._optimizer, self._packer)
+        return ReferenceProbe(self._policy, self._flat, self._optimizer, self._packer, self._clock)
 
     def _loaded(self) -> Path:
         if self._folder is None:

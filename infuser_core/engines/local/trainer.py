@@ -29,6 +29,7 @@ from infuser_core.engines.probe.reference import Probe
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.checkpoint import count_weights, read_state
+from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose_attention
 from infuser_core.engines.training.optimizer import OptimizerSetting
@@ -81,6 +82,7 @@ class LocalTrainer(FlatTrainer):
         self._compute_dtype = choose_dtype(dtype)
         self._master_dtype = torch.float64 if self._compute_dtype == torch.float64 else torch.float32
         self._device = choose_device(device)
+        self._clock = ComputeClock(self._device)
         self._free, self._roles = free, roles
         most = AUTOMATIC[self._device.type]
         self._budget = TokenBudget(token_budget, most=most, checkpointing=gradient_checkpointing)
@@ -246,5 +248,5 @@ class LocalTrainer(FlatTrainer):
             return super()._probe()
         if self._fast is None:
             assert isinstance(self._policy, ModelPolicy)
-            self._fast = FastProbe(self._policy, self._flat, self._optimizer, self._packer)
+            self._fast = FastProbe(self._policy, self._flat, self._optimizer, self._packer, self._clock)
         return self._fast

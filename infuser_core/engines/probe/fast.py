@@ -16,6 +16,7 @@ from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import HeadNames, Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import Preconditioner, QuestionSums, Workspace, spans_of
+from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import batch_terms
 from infuser_core.engines.training.optimizer import Optimizer
@@ -70,8 +71,9 @@ class BatchScores:
 class LayerProbe:
     """Scores micro-batches of whole questions. Raises UnknownLayerError for a kind of layer it cannot handle."""
 
-    def __init__(self, policy: ModelPolicy, packer: Packer) -> None:
+    def __init__(self, policy: ModelPolicy, packer: Packer, clock: ComputeClock) -> None:
         self._packer = packer
+        self._clock = clock
         self._recorder = Recorder(policy.model, compute_dtype=policy.compute_dtype)
         self._output = policy.output
         # Stored now: DeepSpeed empties the weight when it shards the model.
@@ -92,7 +94,7 @@ class LayerProbe:
         batch = self._packer.pack(segments, trim=True)
         spans = spans_of(segments, batch)
         sums = QuestionSums(spans, against, workspace)
-        with self._recorder.recording(sums):
+        with self._clock.computing(), self._recorder.recording(sums):
             names, receiver = self._recorder.head, None
             # There are no names if the output layer is frozen.
             if names is not None:
@@ -105,12 +107,19 @@ class LayerProbe:
 class FastProbe(LayerProbe):
     """reference.Probe with many questions per backward pass; equals ReferenceProbe up to rounding."""
 
-    def __init__(self, policy: ModelPolicy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
-        super().__init__(policy, packer)
+    def __init__(
+        self,
+        policy: ModelPolicy,
+        flat: FlatParameters,
+        optimizer: Optimizer[Any],
+        packer: Packer,
+        clock: ComputeClock,
+    ) -> None:
+        super().__init__(policy, packer, clock)
         self._policy = policy
         self._flat = flat
         self._optimizer = optimizer
-        self._plain = ReferenceProbe(policy, flat, optimizer, packer)
+        self._plain = ReferenceProbe(policy, flat, optimizer, packer, clock)
 
     def run(self, groups: Sequence[TrainGroup], reference: Tensor, objective: Objective, ledger: ProbeLedger) -> None:
         batches, split = self._packer.plan_whole(groups)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import norm
+from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import PassTally, Policy, forward_terms, order_logprobs
 from infuser_core.engines.training.optimizer import Optimizer
@@ -77,11 +78,19 @@ class Probe(Protocol):
 class ReferenceProbe:
     """Probe with one backward pass per micro-batch of a single question, and a gradient of the model's size."""
 
-    def __init__(self, policy: Policy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        flat: FlatParameters,
+        optimizer: Optimizer[Any],
+        packer: Packer,
+        clock: ComputeClock,
+    ) -> None:
         self._policy = policy
         self._flat = flat
         self._optimizer = optimizer
         self._packer = packer
+        self._clock = clock
 
     def run(self, groups: Sequence[TrainGroup], reference: Tensor, objective: Objective, ledger: ProbeLedger) -> None:
         places = [place for place, group in enumerate(groups) if any(row.advantage for row in group.rows)]
@@ -102,10 +111,12 @@ class ReferenceProbe:
             for place in places:
                 scratch.zero_()
                 for segments in self._packer.plan([groups[place]]):
-                    terms, logprobs_S = forward_terms(self._policy, self._packer.pack(segments), objective, 1)
-                    terms.loss.backward()
+                    batch = self._packer.pack(segments)
+                    with self._clock.computing():
+                        terms, logprobs_S = forward_terms(self._policy, batch, objective, 1)
+                        terms.loss.backward()
                     ledger.note([replace(segment, group=place) for segment in segments], logprobs_S)
-                with torch.no_grad():
+                with torch.no_grad(), self._clock.computing():
                     ledger.sums[place] = self._optimizer.sums(scratch, reference)
                 ledger.finish(1)
         finally:

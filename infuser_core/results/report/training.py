@@ -300,4 +300,15 @@ FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, p
     label = "seconds per run"
     figure = bar_chart(caption, rows, "phase", names[:SHOWN], y=label, name="durations", label=label)
     formats = dict.fromkeys(("stages per run", label, "of which reused"), tenths)
-    return ReportSection(title=title, figures=[figure], tables=[table("Seconds per phase", rows, formats)])
+    tables = [table("Seconds per phase", rows, formats)]
+    if passes := by_variant(query, runs, PASSES):
+        shares = dict.fromkeys(("MFU", "idle"), percent)
+        tables.append(table("Passes of the trainer", passes, {**shares, "tokens/s": tenths, "FLOP/s": small}))
+    return ReportSection(title=title, figures=[figure], tables=tables)
+
+
+PASSES = """
+SELECT c.variant, s.role, s.work, s.device, count(*) AS passes, sum(s.computed_tokens) / sum(s.seconds) AS "tokens/s",
+    sum(s.flops) / sum(s.seconds) AS "FLOP/s", sum(s.mfu * s.seconds) / sum(s.seconds) AS MFU,
+    sum(s.idle_share * s.seconds) / sum(s.seconds) AS idle, max(s.peak_memory) AS "peak memory, GB"
+FROM step_costs s JOIN chosen c ON c.run = s.run GROUP BY ALL ORDER BY ALL"""

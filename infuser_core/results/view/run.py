@@ -32,6 +32,11 @@ _TIME = """select l.phase, count(*) as artifacts, sum(a.rows)::bigint as rows, s
     sum(a.seconds) / nullif(sum(sum(a.seconds)) over (), 0) as share
     from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key
     group by l.phase order by sum(a.seconds) desc, l.phase"""
+_PASSES = """select role, work, device, count(*) as passes,
+    sum(computed_tokens) / sum(seconds) as tokens_per_second, sum(flops) / sum(seconds) as flops_per_second,
+    sum(mfu * seconds) / sum(seconds) as mfu, sum(idle_share * seconds) / sum(seconds) as idle_share,
+    max(peak_memory) as peak_memory
+    from step_costs group by all order by all"""
 _EXAMPLES = """select q.question_id, q.text, q.choices, q.answer, s.score, s.status, s.solver_accuracy
     from questions q left join scores s on s.question_id = q.question_id where q.phase = 'generate_questions'
     qualify row_number() over (
@@ -53,6 +58,7 @@ def run_page(root: Path, name: str, lens: Lens) -> dict[str, Any]:
         "differing": without_defaults(record.get("config", {})),
         "charts": [chart.to_json() for chart in charts(lens, {name: name})],
         "phases": lens.query(_TIME),
+        "passes": lens.query(_PASSES),
         "examples": examples(lens, name),
     }
 
