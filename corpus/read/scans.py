@@ -25,7 +25,7 @@ MIN_SCORE = 0.9
 FORMULA = re.compile(r"[=^{}|\u00b1\u00d7\u0370-\u03ff\u2190-\u22ff]|\w ?\+ ?\w|\u20ac(?! ?\d)")
 """Signs of a formula within a line, whose scripts may be lost whatever the score. An epsilon is read as a euro sign."""
 LABEL_CHARS = 15
-"""Mean length of the lines in a drawing; a region with longer ones is text that looks like a drawing, such as code."""
+"""Mean length of lines above which a figure is not a drawing with labels, but text such as code."""
 LEVEL_WIDTH = 10
 """Least width of a line that shows how far a page is turned, in units of its height."""
 SAME_ROW = 0.5
@@ -170,7 +170,7 @@ def pieces_of(page: ScanPage, usual: tuple[float, float]) -> tuple[list[Piece], 
     """
     figures = [region for region in page.regions if region.kind == "figure"]
     insides = [[line for line in page.lines if region.holds(line)] for region in figures]
-    drawings = [lines for lines in insides if lines and fmean(len(line.text) for line in lines) < LABEL_CHARS]
+    drawings = [lines for lines in insides if lines and _are_labels(lines)]
     in_drawing = {id(line) for lines in drawings for line in lines}
     doubtful = {id(line) for lines in insides for line in lines} - in_drawing
     equations = [region for region in page.regions if region.kind == "equation"]
@@ -212,6 +212,13 @@ def pieces_of(page: ScanPage, usual: tuple[float, float]) -> tuple[list[Piece], 
                 )
             )
     return _rows(pieces), [line.text for lines in drawings for line in lines]
+
+
+def _are_labels(lines: Sequence[ScanLine]) -> bool:
+    """Whether the lines in a figure are labels: they are short and, unlike those of a list, begin anywhere."""
+    lefts = [line.corners[0][0] for line in lines]
+    is_list = len(lines) > 2 and max(lefts) - min(lefts) < lines[0].height
+    return fmean(len(line.text) for line in lines) < LABEL_CHARS and not is_list
 
 
 def _size_steps(line: ScanLine, usual: tuple[float, float]) -> int:

@@ -127,8 +127,10 @@ def test_labels_of_a_figure_are_left_out_and_text_that_looks_like_one_is_marked(
     reading = read(page_with(*prose(50, 100, 10), line_at(120, 390, "time, s"), regions=[figure]))
     assert [(row["text"], row["reason"]) for row in reading["removed"]] == [("time, s", "label")]
     assert "time, s" not in reading["markdown"]
-    reading = read(page_with(*prose(50, 100, 10), *prose(50, 400, 4, first=30), regions=[figure]))
-    assert not reading["removed"] and MARK in reading["markdown"].strip().split("\n\n")[-1]
+    options = [line_at(50, 390 + 13 * row, f"-{letter}, --{letter}") for row, letter in enumerate("abc")]
+    for lines in (prose(50, 400, 4, first=30), options):
+        reading = read(page_with(*prose(50, 100, 10), *lines, regions=[figure]))
+        assert not reading["removed"] and MARK in reading["markdown"].strip().split("\n\n")[-1]
 
 
 def test_running_heads_and_page_numbers_are_left_out(read):

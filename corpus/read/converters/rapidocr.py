@@ -42,7 +42,7 @@ def name() -> str:
 def trouble(job: ConversionJob) -> str:
     """Return why RapidOCR cannot run here; empty if it can."""
     missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
-    return f"without {' and '.join(missing)}: {INSTALL}" if missing else ""
+    return f"{', '.join(missing)} not installed: {INSTALL}" if missing else ""
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
