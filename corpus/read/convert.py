@@ -155,8 +155,8 @@ def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
     if page.reason:
         needs = ", or ".join(f"{helper}: {trouble}" for helper, trouble in troubles.items())
         return replace(page, reason=f"{page.reason}; needs {needs}")
-    failures = "; ".join(f"{helper} could not help: {trouble}" for helper, trouble in troubles.items())
-    return replace(page, chosen=f"{page.chosen}; {book.doubt}, but {failures}")
+    failures = "".join(f", but {helper} could not help: {trouble}" for helper, trouble in troubles.items())
+    return replace(page, chosen=f"{page.chosen}; {book.doubt}{failures}")
 
 
 def _reject_debris(page: Page, *, fenced: bool = False) -> Page:

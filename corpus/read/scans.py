@@ -184,33 +184,23 @@ def pieces_of(page: ScanPage, usual: tuple[float, float]) -> tuple[list[Piece], 
         is_garbled |= any(region.holds(line) for region in equations)
         size = FONT * usual[0] * SIZE_STEP ** _size_steps(line, usual)
         (x0, y0), (x1, y1) = (_level(end, turn) for end in line.ends)
-        pieces.append(
-            Piece(
-                text=line.text + GARBLED * is_garbled,
-                x0=x0 + INSET * size,
-                x1=x1 - INSET * size,
-                y=page.height - (y0 + y1) / 2 - BASELINE * size,
-                size=size,
-                font="",
-                bold=any(region.holds(line) for region in titles),
-                mono=False,
-            )
+        piece = Piece(
+            text=line.text + GARBLED * is_garbled,
+            x0=x0 + INSET * size,
+            x1=x1 - INSET * size,
+            y=page.height - (y0 + y1) / 2 - BASELINE * size,
+            size=size,
+            font="",
+            bold=any(region.holds(line) for region in titles),
+            mono=False,
         )
+        pieces.append(piece)
     for region in equations:
         if not any(region.holds(line) for line in page.lines):
             x0, y = _level((region.x0, (region.y0 + region.y1) / 2), turn)
-            pieces.append(
-                Piece(
-                    text=GARBLED,
-                    x0=x0,
-                    x1=x0 + region.x1 - region.x0,
-                    y=page.height - y,
-                    size=FONT * usual[0],
-                    font="",
-                    bold=False,
-                    mono=False,
-                )
-            )
+            x1, size = x0 + region.x1 - region.x0, FONT * usual[0]
+            piece = Piece(text=GARBLED, x0=x0, x1=x1, y=page.height - y, size=size, font="", bold=False, mono=False)
+            pieces.append(piece)
     return _rows(pieces), [line.text for lines in drawings for line in lines]
 
 

@@ -237,4 +237,7 @@ def test_garbled_formulas_of_a_text_layer_never_go_to_rapidocr(tmp_path, monkeyp
     canvas.save()
     for helper in ("marker", "rapidocr"):
         result = converted(tmp_path / "a.pdf", ConversionJob(settings=ConvertSettings(helper=helper)))
-        assert result.status == "converted" and not result.converter.startswith("rapidocr")
+        assert result.status == "converted" and result.chosen.startswith(
+            "text layer on 1 of 1 pages; 1 of 1 pages have"
+        )
+        assert ("marker could not help" in result.chosen) == (helper == "marker") and "rapidocr" not in result.chosen

@@ -27,10 +27,10 @@ PACKAGES = {"rapidocr": "rapidocr", "rapid_layout": "rapid-layout", "onnxruntime
 """Distributions by module."""
 VERSION = 1
 BATCH = 4
-"""Most pages that one process reads: it starts in two seconds, and a page takes five or more."""
+"""Most pages that one process reads: it starts in two seconds, and a page takes four."""
 MEMORY_BYTES = 8 << 30
 """Address space of such a process; its resident memory is a tenth of that."""
-CORES = len(os.sched_getaffinity(0))
+CORES = os.cpu_count() or 1
 _idle_cores = BoundedSemaphore(CORES)
 
 
