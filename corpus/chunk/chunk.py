@@ -10,7 +10,7 @@ from itertools import groupby, pairwise, takewhile
 
 from corpus.chunk.blocks import Block, BlockType, scan
 from corpus.chunk.split import Count, SliceCounter, Span, pack, pieces, trim
-from corpus.read.garble import MARK
+from corpus.read.garble import GLYPHS, MARK
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
 
@@ -197,7 +197,7 @@ def _row(
         reason = Discard.TOO_SHORT
     if reason is None and tokens > config.max_tokens:
         reason = Discard.TOO_LONG
-    if reason is None and MARK in page.markdown[start:end]:
+    if reason is None and (MARK in page.markdown[start:end] or GLYPHS.search(page.markdown, start, end)):
         reason = Discard.GARBLED
     document = Document(
         document_id=f"{page.sha256[:12]}-{start}",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
+GLYPHS = re.compile(r"\ufffd+|\bGLYPH(?:<|&lt;)[^<>\s]{1,30}|\(cid:\d{1,5}\)|/gid\d{5}|(?:/uni[0-9A-F]{4}){2,}")
+"""Characters without a Unicode value, and the names that other converters give to them."""
 GARBLED_PAGE = 0.4
 """Value of `math_garbled` from which a page counts as garbled; a page with MARK has at least this value."""
 # Short words of ordinary prose; other short tokens are remains of formulas.
@@ -111,7 +113,8 @@ def language_share(page: str) -> float | None:
     if len(leftward) >= WORDS:
         return 1 - min(1.0, len(_MIXED_SCRIPTS.findall(page)) / len(leftward))
     words = [word for word in _WORD.findall(page) if max(word) < "\u0250"]
-    return sum(map(_is_word, words)) / len(words) if len(words) >= WORDS else None
+    count = len(words) + len(GLYPHS.findall(page))
+    return sum(map(_is_word, words)) / count if count >= WORDS else None
 
 
 def _is_word(word: str) -> bool:

@@ -23,6 +23,9 @@ RAISED, SMALLER = 0.25, 0.88
 """Least distance from the baseline, in units of the font size, and relative size above which a piece is no script."""
 QUOTIENT = "\u29f8"
 """Slash of a quotient, whose two sides are set above and below the baseline in full-size letters."""
+INITIAL, LEAST_DROP = 1.8, 0.8
+"""Least size of an initial over several lines, and its least distance below the first of these, in font sizes."""
+WORD = re.compile(r"[^\W\d_]+")
 FULL = 0.8
 """Share of the column's width above which a line counts as running text."""
 
@@ -90,16 +93,17 @@ def resolve_note_marks(page: Sequence[PdfLine], body: float) -> list[PdfLine]:
 
     A raised number after a bracket looks like an exponent. It is a footnote marker if the page has a footnote of that
     number without another marker, and no other raised number could be its marker. A raised number after a word looks
-    like a footnote marker. It is the exponent of a unit if the page has footnotes and no line begins with that number.
+    like a footnote marker. It is an exponent if no line of the page begins with that number.
     """
     small = body - NOTE_SMALLER
     text = [line for line in page if line.size >= small]
     labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
     first_numbers = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
+    first_numbers |= {match[1] for line in page for cell in line.cells[1:] if (match := MARGIN_NOTE.match(cell.text))}
     marks = {number for line in page for number in NOTE_MARK.findall(line.text)}
     exponents = Counter(number for line in text for number in POWER.findall(line.text))
     notes = {label for label in labels - marks if exponents[label] == 1}
-    powers = marks - first_numbers if labels else set[str]()
+    powers = marks - first_numbers
     if not notes and not powers:
         return list(page)
 
@@ -132,6 +136,8 @@ NOTE_SMALLER = 0.7
 NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
 """Number at the beginning of a line that may be a footnote, in any font size."""
+MARGIN_NOTE = re.compile(r"^(\d{1,3})[.)]?\s?[^\W\d_].{3}")
+"""Beginning of a note in the margin."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 POWER = re.compile(r"\^\{(\d{1,3})\}")
 MIN_ROWS = 5
@@ -163,6 +169,7 @@ LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
 
 def lines_of(pieces: Sequence[Piece], page: int) -> list[PdfLine]:
     """Join a page's pieces of text into lines in reading order: down the left column, then down the right one."""
+    pieces = _join_initials(pieces)
     middle = find_gutter(pieces)
     if middle is None:
         return _extend_listings(list(_join_rows(_down_the_page(pieces), page, _column_edges(pieces))))
@@ -171,6 +178,24 @@ def lines_of(pieces: Sequence[Piece], page: int) -> list[PdfLine]:
     return _extend_listings(
         [line for part in parts for line in _join_rows(part, page, edges[max(p.x1 for p in part) > middle])]
     )
+
+
+def _join_initials(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Join each initial over several lines with the first line to its right."""
+    result: list[Piece] = []
+    for piece in pieces:
+        initial = result[-1] if result else piece
+        height, gap = (initial.y - piece.y) / piece.size, (piece.x0 - initial.x1) / piece.size
+        is_first = INITIAL * piece.size < initial.size and -initial.size / piece.size < height < -LEAST_DROP
+        if is_first and 0 <= gap < 2 and len(initial.text) == 1 and initial.text.isupper() and piece.text[0].isalpha():
+            words = [word.casefold() for other in pieces if other is not piece for word in WORD.findall(other.text)]
+            first = WORD.match(piece.text)
+            is_word = initial.text in "AIO" and first is not None and first[0].casefold() in words
+            is_word = is_word and f"{initial.text}{first[0] if first else ''}".casefold() not in words
+            result[-1] = replace(piece, text=f"{initial.text}{' ' if is_word else ''}{piece.text}")
+        else:
+            result.append(piece)
+    return result
 
 
 def split_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:

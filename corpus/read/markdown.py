@@ -93,9 +93,13 @@ def vocabulary(texts: Iterable[str]) -> Counter[str]:
 
 
 def _render_block(block: TextBlock, words: Counter[str]) -> Part:
-    """Render one block; `garble.MARK` follows a formula that could not be read, except in a heading."""
+    """Render one block; `garble.MARK` follows a formula that could not be read, except in a heading.
+
+    In a listing it is in the place of each such sign: behind the fence it would keep the fence open.
+    """
     first = block.lines[0]
-    if block.garbled:
+    is_listing = block.kind is BlockKind.LISTING and (len(block.lines) > 1 or bool(MARKUP.match(first.text)))
+    if block.garbled and not is_listing:
         lines = tuple(replace(line, text=line.text.replace(GARBLED, "").strip()) for line in block.lines)
         rows = tuple(tuple(cell.replace(GARBLED, "") for cell in row) for row in block.rows)
         text, starts = _render_block(replace(block, lines=lines, rows=rows, garbled=False), words)
@@ -108,7 +112,7 @@ def _render_block(block: TextBlock, words: Counter[str]) -> Part:
         table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in block.rows]
         table.insert(1, "|" + "---|" * len(block.rows[0]))
         return "\n".join(table), [(first.page, 0)]
-    if block.kind is BlockKind.LISTING and (len(block.lines) > 1 or MARKUP.match(first.text)):
+    if is_listing:
         return _render_listing(block.lines)
     return _render_paragraph(block, words)
 
@@ -167,5 +171,5 @@ def _render_listing(lines: Sequence[PdfLine]) -> Part:
         if not starts or starts[-1][0] != line.page:
             starts.append((line.page, len("\n".join(rows)) + 1 if starts else 0))
         rows += [""] * max(0, round(gap / pitch) - 1)
-        rows.append(" " * round((line.x0 - left) / width) + line.text)
+        rows.append(" " * round((line.x0 - left) / width) + line.text.replace(GARBLED, MARK))
     return "\n".join([*rows, fence]), starts

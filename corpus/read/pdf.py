@@ -4,6 +4,7 @@ Runs only in resource-limited child processes (`system.child`).
 """
 
 import ctypes
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -24,7 +25,7 @@ from corpus.read.characters import (
     codes_of,
     printed_lines,
 )
-from corpus.read.fonts import Fonts, TextObjects
+from corpus.read.fonts import Fonts, TextObjects, bind_by_address
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawings import collect_drawings, split_labels
 from corpus.read.formulas.fractions import assemble_fractions
@@ -43,6 +44,8 @@ OVER = 1.8
 SAME_BASELINE = 0.3
 """Largest distance between two baselines that count as the same, points."""
 EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
+FENCES = frozenset(map(ord, "()[]{}|\u2016\u2308\u2309\u230a\u230b\u27e8\u27e9"))
+"""Brackets that may enclose several rows."""
 BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
 # Width of a gap between cells or columns, in units of the font size; gaps between words of justified text are narrower.
 GAP = 1.0
@@ -50,8 +53,15 @@ KERNED, SET_APART = 0.05, 0.3
 """Largest gap that is not a space, in a line of words and in one of spaced letters, in units of the font size."""
 APART, LETTERS = 0.6, 8
 """A line is of spaced letters if more than APART of its gaps (counted as LETTERS at least) follow single letters."""
+NUMBER_END = re.compile(r"(?<=[\w)\]])[+\u2212-]?\d+(?![\d.,]\d)")
+"""Digits that may be a script, drawn by a font in the size of the text."""
+SMALL, RAISED, LOWERED = 0.5, 0.25, 0.08
+"""Largest height of the ink of such a script, and its least distances from the baseline, in units of the font size."""
+TALL = 1.7
+"""Least height of the ink of a tall bracket, in units of the font size."""
 MAX_OUTLINE = 20_000
 
+_loose_box = bind_by_address(raw.FPDFText_GetLooseCharBox, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 Gap = tuple[int, int, float]
 """Index of the last character before a run of spaces, that of the first after it, and the run's width in points."""
 
@@ -124,7 +134,9 @@ class _PageReader:
         self.textpage = textpage
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
+        self.address, self.rect_address = ctypes.cast(textpage, ctypes.c_void_p), ctypes.addressof(self.rect)
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
+        self.box = [ctypes.c_double() for _ in range(4)]
         self.objects = TextObjects(textpage, len(self.codes))
         self.fonts = Fonts(textpage, self.codes, self.objects)
         Signs(textpage, self.codes, self.fonts, coded).replace_codes()
@@ -137,11 +149,14 @@ class _PageReader:
         self.turns = turns.page
         self.lines: list[Span] = []
         self.labels: list[str] = []
+        self.scripts: dict[int, str] = {}
         for span, straight in [part for line in spans for part in turns.split(line)]:
             if straight:
                 self.lines.append(span)
             elif text := self._text(*span[:2]):
                 self.labels.append(text)
+        if not self.turns:
+            self.scripts.update(self._typographic_scripts())
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
         # TeX's monospaced fonts draw the keyboard's ` and ' as curly quotes; program code needs those of the keyboard.
         for index, code in enumerate(self.codes):
@@ -162,7 +177,7 @@ class _PageReader:
     def _edges(self, index: int) -> tuple[float, float]:
         """Beginning and end of a character in reading direction, points."""
         rect = self.rect
-        raw.FPDFText_GetLooseCharBox(self.textpage, index, rect)
+        _loose_box(self.address, index, self.rect_address)
         if not self.turns:
             return rect.left, rect.right
         return {1: (rect.bottom, rect.top), 2: (-rect.right, -rect.left), 3: (-rect.top, -rect.bottom)}[self.turns]
@@ -170,6 +185,27 @@ class _PageReader:
     def _baseline(self, index: int) -> float:
         raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
         return (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
+
+    def _typographic_scripts(self) -> Iterator[tuple[int, str]]:
+        """Yield the raised and lowered digits that the font draws on the baseline, with their text: `^{6}`."""
+        for match in NUMBER_END.finditer("".join(map(chr, self.codes))):
+            first, last = match.end() - 1, match.end() - 1
+            if not (side := self._side(last)):
+                continue
+            while first > match.start() and self._side(first - 1) == side:
+                first -= 1
+            for place in range(first, last + 1):
+                sign = f"{side}{{{chr(self.codes[place])}" if place == first else chr(self.codes[place])
+                yield place, f"{sign}}}" if place == last else sign
+
+    def _side(self, index: int) -> str:
+        """Sign of a script by the ink of a character above or below its baseline; empty for any other character."""
+        bottom, top = self._ink(index)
+        size = self.objects.size_of(index)
+        if top - bottom > SMALL * size:
+            return ""
+        rise = bottom - self._baseline(index)
+        return "^" if rise > RAISED * size else "_" if rise < -LOWERED * size else ""
 
     def pieces(self, start: int, end: int, broken: bool) -> Iterator[Piece]:
         """Cut a line into pieces at its wide gaps."""
@@ -197,9 +233,12 @@ class _PageReader:
                 piece = self._piece(begin, stop, inner, broken and stop == end)
                 if len(runs) > 1:
                     piece = replace(piece, run=True, slanted=self.fonts.is_slanted(stop - 1))
-                if EXTENSION.search(piece.font):
+                if not EXTENSION.search(piece.font):
+                    tall = [end for end in (begin, stop - 1) if codes[end] in FENCES and self._is_tall(end, piece.size)]
+                    piece = replace(piece, tall=True) if tall else piece
+                else:
                     # Large operators hang below the baseline: the middle of their ink gives the line's height.
-                    piece = replace(piece, y=round(self._ink_middle(begin) - AXIS * piece.size, 2))
+                    piece = replace(piece, y=round(sum(self._ink(begin)) / 2 - AXIS * piece.size, 2))
                 yield piece
 
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
@@ -247,11 +286,15 @@ class _PageReader:
         right = self._edges(before)[1]
         return any(right - RULE_SLACK < end < left + RULE_SLACK for end in ends)
 
-    def _ink_middle(self, index: int) -> float:
-        """Height of the middle of a character's ink, points."""
-        left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    def _ink(self, index: int) -> tuple[float, float]:
+        """Lower and upper end of a character's ink, points."""
+        left, right, bottom, top = self.box
         raw.FPDFText_GetCharBox(self.textpage, index, left, right, bottom, top)
-        return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
+        return (-right.value, -left.value) if self.turns % 2 else (bottom.value, top.value)
+
+    def _is_tall(self, index: int, size: float) -> bool:
+        bottom, top = self._ink(index)
+        return top - bottom > TALL * size
 
     def _gaps(self, start: int, end: int) -> Iterator[Gap]:
         """Yield every run of spaces."""
@@ -262,7 +305,10 @@ class _PageReader:
                 place += 1
                 continue
             before = place - 1
-            while codes[place] in BLANKS:
+            # An accent is drawn apart from the letter with which it was composed.
+            while codes[before] == HOLE:
+                before -= 1
+            while codes[place] in BLANKS or codes[place] == HOLE:
                 place += 1
             yield before, place, self._edges(place)[0] - self._edges(before)[1]
 
@@ -273,11 +319,17 @@ class _PageReader:
         least = (SET_APART if single > APART * max(len(gaps), LETTERS) else KERNED) * size
         between_words = []
         for before, after, width in gaps:
-            if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, before + 1):
+            if -least <= width < least and self._is_kerning(before + 1, after, width):
                 self.codes[before + 1 : after] = [HOLE] * (after - before - 1)
             else:
                 between_words.append((before, after, width))
         return between_words
+
+    def _is_kerning(self, first: int, last: int, width: float) -> bool:
+        """Whether PDFium inserted all spaces of a narrow gap; a negative gap is one only at a composed accent."""
+        places = [place for place in range(first, last) if self.codes[place] != HOLE]
+        is_apart = width >= 0 or len(places) < last - first
+        return is_apart and all(raw.FPDFText_IsGenerated(self.textpage, place) for place in places)
 
     def _piece(self, first: int, last: int, gaps: list[Gap], broken: bool) -> Piece:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
@@ -322,7 +374,11 @@ class _PageReader:
         signs = [LIGATURES.get(code) or chr(code) for code in self.codes[first:last]]
         if self.missing_blanks:
             signs = [f"{sign} " if place in self.missing_blanks else sign for place, sign in enumerate(signs, first)]
-        return clean(self.accents.compose(signs, range(first, last)) if self.accents.of else "".join(signs))
+        if self.scripts:
+            signs = [self.scripts.get(place, sign) for place, sign in enumerate(signs, first)]
+        text = clean(self.accents.compose(signs, range(first, last)) if self.accents.of else "".join(signs))
+        # A sign of which the file says no more than that it is unknown.
+        return text.replace("\ufffd", GARBLED)
 
     def _typewriter_text(self, first: int, last: int, gaps: list[Gap], width: float) -> str:
         """Text of a monospaced line, with gaps filled by as many spaces as they are wide."""

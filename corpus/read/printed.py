@@ -26,6 +26,8 @@ class Piece:
     """Whether the last word was divided by a hyphen, which is not in the text."""
     run: bool = False
     """Whether the line also has pieces on other baselines, such as scripts."""
+    tall: bool = False
+    """Whether it begins or ends with a bracket much taller than its font size."""
     slanted: bool = False
     """Whether the last character is in italics or a font of mathematical letters; known only if `run`."""
 

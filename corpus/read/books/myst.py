@@ -6,7 +6,8 @@ from collections.abc import Iterator
 OPEN = re.compile(r"^([ \t]*)(`{3,}|~{3,}|:{3,})[ \t]*\{([\w:.+-]+)\}[ \t]*(.*)$")
 PLAIN = re.compile(r"^[ \t]*(`{3,}|~{3,})[^`]*$")
 OPTION = re.compile(r"^[ \t]*:[\w-]+:(?:[ \t].*)?$")
-ROLE = re.compile(r"\{([\w:-]+)\}`([^`\n]+)`")
+ROLE = re.compile(r"\{(?P<name>[A-Za-z][\w:.+-]*)\}`(?P<text>[^`\n]+)`|(?P<ticks>`+)(?!`)[^\n]+?(?<!`)(?P=ticks)(?!`)")
+"""A role; code that may look like one is matched first."""
 TARGET = re.compile(r"(?m)^\([\w:.-]+\)=[ \t]*$")
 FORMULA = re.compile(
     r"(?ms)^[ \t]*(?P<fence>`{3,}|:{3,})[ \t]*\{math\}[^\n]*\n(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n)*)(?P<inner>.*?)"
@@ -39,7 +40,13 @@ def plain_markdown(text: str) -> str:
         label = formula["label"] or next(iter(LABEL.findall(formula["options"] or "")), "")
         formulas[label] = " ".join(REMARK.sub("", formula["dollars"] or formula["inner"]).split())
     text = "\n".join(_plain_lines(NAMED.sub("", TARGET.sub("", text)).split("\n"), formulas))
-    return ROLE.sub(lambda role: f"${role[2]}$" if role[1] == "math" else role[2].partition("<")[0].strip(), text)
+    return ROLE.sub(_role_text, text)
+
+
+def _role_text(role: re.Match[str]) -> str:
+    if role["ticks"]:
+        return role[0]
+    return f"${role['text']}$" if role["name"] == "math" else role["text"].partition("<")[0].strip()
 
 
 def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:

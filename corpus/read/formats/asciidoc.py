@@ -37,23 +37,35 @@ WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
 NAME = re.compile(r"[^,+]+")
-ATTRIBUTE = re.compile(r":([\w-]+):")
+ATTRIBUTE = re.compile(r":(?P<off>!)?(?P<name>\w[\w-]*)(?(off)|!?):[ \t]*(?P<value>.*?)[ \t]*$")
 """A line that sets an attribute."""
+USE = re.compile(r"(?<!\\)\{(\w[\w-]*)\}")
+"""The use of an attribute."""
+EDGE = re.compile(r"(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*$")
+"""The beginning or end of a block whose text is not markup."""
+ABOVE = re.compile(r"[ \t]*$|[.\[]\S.*$|\+[ \t]*$|(?:image|include|video)::|//|:[\w!-]+:|={1,6}[ \t]|<\d+>")
+"""A line above a block that is no text: its title, its attributes, another block, or the sign of a list."""
 
 
 def prepare(text: str) -> str:
     """Prepare AsciiDoc for pandoc, which fails on comments within a paragraph and does not evaluate conditions.
 
     Removes lines whose conditions fail, and, outside listings, comments, index terms and the delimiters of sidebars.
+    Attributes become their values, and a listing right below a line of text begins after an empty line.
     """
-    text = OPEN.sub(r"\1----\n\2----", "\n".join(_lines_that_hold([*text.split("\n"), ""])))
+    text = OPEN.sub(r"\1----\n\2----", "\n".join(_part_blocks(_lines_that_hold([*text.split("\n"), ""]))))
     return substitute_outside(BLOCK, _clean_text, text)
 
 
 def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines whose conditions hold, given the attributes set by lines above; expressions count as false."""
+    """Yield the lines whose conditions hold, with the attributes set by lines above; expressions count as false."""
     stack: list[bool] = []
-    attributes: set[str] = set()
+    attributes: dict[str, str] = {}
+    block = ""
+
+    def value_of(use: re.Match[str]) -> str:
+        return attributes.get(use[1], use[0])
+
     for line in lines:
         condition = CONDITION.match(line)
         if condition and condition["kind"] == "endif":
@@ -71,8 +83,24 @@ def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
         line = condition["line"] if condition else line
         if holds and all(stack):
             if attribute := ATTRIBUTE.match(line):
-                attributes.add(attribute[1])
-            yield line
+                attributes.pop(attribute["name"], None)
+                if not (attribute["off"] or line.startswith(f":{attribute['name']}!")):
+                    attributes[attribute["name"]] = USE.sub(value_of, attribute["value"])
+            elif edge := EDGE.match(line):
+                block = "" if block == edge[1] else block or edge[1]
+            yield line if block or attribute else USE.sub(value_of, line)
+
+
+def _part_blocks(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines, with an empty line between a line of text and a listing."""
+    block = above = ""
+    for line in lines:
+        if edge := EDGE.match(line):
+            if not block and not ABOVE.match(above):
+                yield ""
+            block = "" if block == edge[1] else block or edge[1]
+        yield line
+        above = "" if edge else line
 
 
 def _clean_text(text: str) -> str:

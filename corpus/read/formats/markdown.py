@@ -69,6 +69,10 @@ UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
 ESCAPED = re.compile(r"(?m)^([ \t]*)##")
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t](.*)\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
+TABLE = re.compile(r"(?m)(?<=\S\n)(?=\|.*\|[ \t]*\n\|[ \t]*:?-[-:| \t]*\|[ \t]*$)(?<!\|\n)(?<!\|[ \t]\n)")
+"""The beginning of a table right below a line of text, which ends the paragraph except for pandoc."""
+SIGN = re.compile(r"(?<![\\$])(\$\\[A-Za-z]+\$)(?=\d)")
+"""A sign in a formula right before a number, which pandoc takes for text between sums of dollars."""
 DIRECTIVE = re.compile(r"(?m)^ {0,3}(\{\{[%#][^`\n]*\}\})[ \t]*$")
 """A line with a directive for mdBook, one of its preprocessors or Hugo."""
 LABEL = re.compile(
@@ -287,7 +291,8 @@ def prepare_markdown(text: str) -> str:
     # Convert MyST first: once a directive is removed, the horizontal rules around it may follow empty lines.
     text = INFO.sub(r"\1", normalize_metadata(plain_markdown(text)))
     text = _substitute(DIRECTIVE, lambda match: f"`{match[1]}`{{=directive}}", text)
-    text = _substitute(TAB, _component_name, text)
+    text = _substitute(TABLE, lambda match: "\n", _substitute(TAB, _component_name, text))
+    text = _substitute(SIGN, lambda match: f"{match[1]}<!-- -->", text)
     text = RUST.sub(lambda match: ESCAPED.sub(r"\1#", UNSHOWN.sub("", match[0])), text)
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
@@ -318,6 +323,7 @@ READER = "".join(
         "-simple_tables-multiline_tables+gfm_auto_identifiers+autolink_bare_uris-example_lists-citations+alerts",
     )
 )
+"""Pandoc's reader of Markdown as books write it."""
 
 FORMATS = (
     # R Markdown also has formulas in backslashed brackets; elsewhere these are escaped brackets. It prints the

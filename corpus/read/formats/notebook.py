@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from corpus.read.books.format import Format
 from corpus.read.books.order import order_by_numbers
+from corpus.read.formats.markdown import READER, prepare_markdown
 
 SUFFIXES = (".ipynb",)
 OUTPUT_CHARS = 2000
@@ -14,6 +16,9 @@ OUTPUT_CHARS = 2000
 OBJECTS = re.compile(r"\[?(?:<\w+(?:\.\w+)+\b[^<>\n]*>[,\s]*)+\]?")
 """Names of Python objects, printed in place of a picture or a page."""
 
+FORMULA = re.compile(r"(?s)\$+(?:\s*\\displaystyle)?(?P<inner>[^$]+)\$+")
+"""A result that is one formula."""
+ATTACHMENT = re.compile(r"!\[[^\]\n]*\]\(attachment:[^)\n]*\)")
 PLACEHOLDER = re.compile(
     r"(?i)\s*(?:#+[ \t]*(?:(?:put|write|enter|insert|add)[ \t]+)?(?:your[ \t]+)?(?:code|solution|answer)"
     r"(?:[ \t]+goes)?[ \t]+here[ \t.!:]*(?:\n\s*|$))*"
@@ -22,35 +27,46 @@ PLACEHOLDER = re.compile(
 
 
 def prepare(text: str) -> str:
-    """Reduce a notebook (JSON) to its text: no pictures, tracebacks, long outputs or cells for the reader's code."""
+    """Turn a notebook (JSON) into Markdown: no pictures, tracebacks, long outputs or cells for the reader's code."""
     book = json.loads(text)
-    if isinstance(book, dict):
-        book["cells"] = [
-            cell
-            for cell in book.get("cells") or []
-            if cell.get("cell_type") != "code" or not PLACEHOLDER.fullmatch(_text_of(cell.get("source")))
-        ]
-        for cell in book["cells"]:
-            cell.pop("attachments", None)
-            if cell.get("cell_type") == "code":
-                outputs = [_text_output(output) for output in cell.get("outputs") or []]
-                cell["outputs"] = [output for output in outputs if output]
-    return json.dumps(book)
+    language = (book.get("metadata") or {}).get("language_info", {}).get("name") or "python"
+    return "\n\n".join(part for cell in book.get("cells") or [] for part in _cell_parts(cell, language))
 
 
-def _text_output(output: dict[str, Any]) -> dict[str, Any] | None:
-    """Reduce a cell's output to its text; None if it has no text, or too much."""
+def _cell_parts(cell: dict[str, Any], language: str) -> Iterator[str]:
+    """Yield a cell's text, or its code and its outputs, in Markdown."""
+    source = _text_of(cell.get("source"))
+    if cell.get("cell_type") == "markdown":
+        yield prepare_markdown(ATTACHMENT.sub("", source))
+    elif cell.get("cell_type") == "code" and not PLACEHOLDER.fullmatch(source):
+        yield _fence(source, language)
+        yield from filter(None, map(_output_text, cell.get("outputs") or []))
+
+
+def _output_text(output: dict[str, Any]) -> str:
+    """A cell's output in Markdown; empty if it has no text, or too much."""
     kind = output.get("output_type")
     if kind == "stream":
-        return output if output.get("name") == "stdout" and len(_text_of(output.get("text"))) <= OUTPUT_CHARS else None
+        printed = _text_of(output.get("text"))
+        return _fence(printed, "text") if output.get("name") == "stdout" and len(printed) <= OUTPUT_CHARS else ""
     data = output.get("data") or {}
-    # Prefer LaTeX, which is the formula, to plain text, which is the output for a terminal.
-    form = next((name for name in ("text/latex", "text/markdown", "text/plain") if name in data), "")
-    if kind not in ("execute_result", "display_data") or not form or len(_text_of(data[form])) > OUTPUT_CHARS:
-        return None
-    if {"image/png", "image/svg+xml", "image/jpeg"} & data.keys() or OBJECTS.fullmatch(_text_of(data[form]).strip()):
-        return None
-    return {**output, "data": {form: data[form]}}
+    if kind not in ("execute_result", "display_data") or {"image/png", "image/svg+xml", "image/jpeg"} & data.keys():
+        return ""
+    forms = {form: content for form, value in data.items() if len(content := _text_of(value)) <= OUTPUT_CHARS}
+    # Prefer the formula to the output for a terminal.
+    if formula := FORMULA.fullmatch(forms.get("text/latex", "").strip()):
+        return f"$${formula['inner'].strip()}$$"
+    if "text/markdown" in forms:
+        return prepare_markdown(forms["text/markdown"])
+    plain = forms.get("text/plain", "")
+    return "" if not plain.strip() or OBJECTS.fullmatch(plain.strip()) else _fence(plain, "text")
+
+
+def _fence(text: str, language: str) -> str:
+    """A listing that no line of its text ends."""
+    ticks = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, ticks + 1)
+    return f"{fence} {language}\n{text.strip(chr(10))}\n{fence}"
 
 
 def _text_of(text: Any) -> str:
@@ -59,5 +75,10 @@ def _text_of(text: Any) -> str:
 
 
 FORMATS = (
-    Format(suffixes=SUFFIXES, reader="ipynb", prepare=prepare, layouts=partial(order_by_numbers, suffixes=SUFFIXES)),
+    Format(
+        suffixes=SUFFIXES,
+        reader=f"{READER}-yaml_metadata_block-smart",
+        prepare=prepare,
+        layouts=partial(order_by_numbers, suffixes=SUFFIXES),
+    ),
 )

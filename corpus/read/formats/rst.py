@@ -11,10 +11,24 @@ INCLUDE = re.compile(r"(?m)^[ \t]*\.\. include:: *(?P<name>\S+)[ \t]*$")
 TOCTREE = re.compile(r"(?m)^([ \t]*)\.\. toctree::.*\n((?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*)")
 ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
 DIRECTIVE = re.compile(
-    r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
+    r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
 )
-RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. (?:activecode|codelens)::.*\n(?:\1[ \t]+:.*\n)*")
-"""A listing that Runestone's pages run or step through, in Python unless it names another language."""
+UNPRINTED = re.compile(
+    r"(?m)^([ \t]*)\.\. (?:test(?:setup|cleanup)::.*\n|(?:doctest|test\w+)::.*\n(?:\1[ \t]+:.*\n)*?\1[ \t]+:hide:.*\n)"
+    r"(?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*"
+)
+"""Code of a test that the page does not show."""
+ONLY = re.compile(r"(?m)^([ \t]*)\.\. only::.*$")
+"""A part of the text for some kinds of output."""
+RUNNABLE = re.compile(
+    r"(?m)^([ \t]*)\.\. (?:activecode|codelens|doctest|testcode|testoutput|ipython|plot|jupyter-execute"
+    r"|code-cell|runblock|prompt)::(.*)\n(?:\1[ \t]+:.*\n)*"
+)
+"""A listing that a page or a test of it runs, in Python unless it names another language."""
+DOCTEST = re.compile(r"(?m)(?<=\n)(?<![^\n]\n)(?P<margin>[ \t]*)>>> .*\n(?:(?P=margin)\S.*\n)*")
+"""A session of Python, which needs no directive in reStructuredText; pandoc takes it for prose."""
+LITERAL = re.compile(r"(?!\.\. ).*::$|\.\. (?:code|code-block|sourcecode|parsed-literal|literalinclude|raw|math)::")
+SHELLS = frozenset({"bash", "sh", "shell", "console", "cmd", "powershell"})
 LANGUAGE = re.compile(r":language: *(\w+)")
 NUMBERED = re.compile(r":numref:`(?:(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>|(?P<bare>[^`<>]+))`")
 """A reference by a number that only Sphinx can compute; the reference's label replaces the number."""
@@ -53,6 +67,22 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
     return layouts
 
 
+def _mark_session(session: re.Match[str]) -> str:
+    """A session of Python as a listing; unchanged within a listing."""
+    margin = session["margin"]
+    width = len(margin)
+    for line in reversed(session.string[: session.start()].splitlines()):
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent < width:
+            if LITERAL.match(line.strip()):
+                return session[0]
+            width = indent
+        if not width:
+            break
+    lines = "".join(f"   {line}\n" for line in session[0].splitlines())
+    return f"{margin}.. code-block:: python\n\n{lines}"
+
+
 def prepare(text: str) -> str:
     """Prepare reStructuredText for pandoc, which does not know Sphinx.
 
@@ -62,7 +92,8 @@ def prepare(text: str) -> str:
 
     def as_listing(directive: re.Match[str]) -> str:
         language = LANGUAGE.search(directive[0])
-        return f"{directive[1]}.. code-block:: {language[1] if language else 'python'}\n"
+        word = next(iter(directive[2].split()), "")
+        return f"{directive[1]}.. code-block:: {language[1] if language else word if word in SHELLS else 'python'}\n"
 
     def as_admonition(directive: re.Match[str]) -> str:
         title = f" ({directive[3].strip()})" if directive[3].strip() else ""
@@ -71,7 +102,8 @@ def prepare(text: str) -> str:
     def label_text(reference: re.Match[str]) -> str:
         return f"{reference['text'] or ''}{(reference['label'] or reference['bare']).replace('_', ' ')}"
 
-    text = RUNNABLE.sub(as_listing, DIRECTIVE.sub("", BLANKS.sub("", text)))
+    text = ONLY.sub(r"\1.. container:: only", UNPRINTED.sub("", DIRECTIVE.sub("", BLANKS.sub("", text))))
+    text = DOCTEST.sub(_mark_session, RUNNABLE.sub(as_listing, text))
     return NUMBERED.sub(label_text, STATEMENT.sub(as_admonition, text))
 
 

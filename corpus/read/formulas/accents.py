@@ -19,8 +19,8 @@ UNDERSCORE, ON_BASELINE = 6.0, 1.2
 """Longest rule (horizontal line) that is an underscore, and its largest distance from the baseline, points."""
 SPACE = 1.5
 """Least distance between an underscore and a character that counts as a space, points."""
-REACH = 4
-"""Characters before and after an accent among which its letter is searched."""
+REACH, NEAR = 40, 4
+"""Characters before and after an accent among which its letter is searched, and those that are surely on its line."""
 
 
 class Accents:
@@ -42,7 +42,9 @@ class Accents:
         is_stroke = self.codes[index] in STROKES
         left, right = self._edges(index)
         middle = (left + right) / 2
-        for distance in sorted(range(-REACH, REACH + 1), key=abs)[1:]:
+        # An accent that is drawn apart is to the left of the character before it.
+        reach = REACH if index and left < self._edges(index - 1)[0] else NEAR
+        for distance in sorted(range(-reach, reach + 1), key=abs)[1:]:
             place = index + distance if self.codes[index] in FIRST else index - distance
             if not 0 <= place < len(self.codes):
                 continue
@@ -51,6 +53,8 @@ class Accents:
             if not (chr(code) in RELATIONS if is_stroke else is_letter):
                 continue
             begin, end = self._edges(place)
+            if abs(distance) > NEAR and not self._is_level(index, place):
+                continue
             if begin - 0.1 <= middle <= end + 0.1 or (is_stroke and begin - 0.5 <= left < (begin + end) / 2):
                 return place if right - left < 2 * (end - begin) + 2 else None
         return None
@@ -58,6 +62,13 @@ class Accents:
     def _edges(self, index: int) -> tuple[float, float]:
         raw.FPDFText_GetLooseCharBox(self.textpage, index, self.rect)
         return self.rect.left, self.rect.right
+
+    def _is_level(self, index: int, place: int) -> bool:
+        """Whether two characters are on the same line."""
+        raw.FPDFText_GetLooseCharBox(self.textpage, index, self.rect)
+        bottom = self.rect.bottom
+        raw.FPDFText_GetLooseCharBox(self.textpage, place, self.rect)
+        return abs(self.rect.bottom - bottom) < (self.rect.top - self.rect.bottom) / 2
 
     def add_underscores(self, rules: Sequence[Rule]) -> list[Rule]:
         """Turn short rules on a baseline into underscores, as TeX's old fonts draw them; returns the other rules."""

@@ -104,6 +104,8 @@ OLD = frozenset({0x0B, 0x0C, 0x0E, 0x0F})
 """Codes of ligatures in the old encoding, which has accents at the codes of the Cork encoding's dashes."""
 PROSE = re.compile(r"[a-z]{5,}")
 """Consecutive letters, as in words and not in formulas."""
+LETTERS_PROBED, SPREAD = 4, 0.1
+"""Least number of letters that identify a monospaced font, and the largest relative spread of their widths."""
 SYMBOLIC = re.compile(r"symbol|dingbat|wingding|math|awesome", re.IGNORECASE)
 DASHES_POINTS = frozenset(map(ord, "{|:;"))
 """Codes of the dashes of old TeX fonts of text, and of the period and comma of their fonts of mathematical letters."""
@@ -156,6 +158,7 @@ class Signs:
         self.name = lambda index: fonts.of(index)[0]
         self.edges = [ctypes.c_double() for _ in range(4)]
         self.prose: set[str] | None = None
+        self.typewriters: dict[str, bool] = {}
         self.originals = list(codes)
 
     def replace_codes(self) -> None:
@@ -279,6 +282,20 @@ class Signs:
             self.prose = {self.face(match.start() + 2) for match in PROSE.finditer("".join(map(chr, self.codes)))}
         return self.face(index) in self.prose
 
+    def _is_typewriter(self, index: int) -> bool:
+        """Whether the letters of a character's font have one width on this page."""
+        face, rect = self.face(index), raw.FS_RECTF()
+        if face not in self.typewriters:
+            places = {
+                code: place for place, code in enumerate(self.codes) if chr(code).isalpha() and self.face(place) == face
+            }
+            widths = []
+            for place in places.values():
+                raw.FPDFText_GetLooseCharBox(self.textpage, place, rect)
+                widths.append(rect.right - rect.left)
+            self.typewriters[face] = len(widths) >= LETTERS_PROBED and max(widths) < (1 + SPREAD) * min(widths)
+        return self.typewriters[face]
+
     def _is_unclear(self, index: int, code: int) -> bool:
         """Whether a code without a known sign may be another sign: within a word of another font, or in old TeX fonts.
 
@@ -288,7 +305,8 @@ class Signs:
             return False
         neighbours = [(place, chr(self.codes[place])) for place in self._neighbours(index)]
         if not self.name(index):
-            return code in DASHES_POINTS and all(sign.isalnum() for _, sign in neighbours)
+            is_between = code in DASHES_POINTS and all(sign.isalnum() for _, sign in neighbours)
+            return is_between and not self._is_typewriter(index)
         return any(
             sign.isalpha() and not raw.FPDFText_HasUnicodeMapError(self.textpage, place) for place, sign in neighbours
         )

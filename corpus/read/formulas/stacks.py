@@ -42,7 +42,7 @@ BARE = re.compile(r"^[\u2022*\u2013-]\W{0,3}$")
 def mark_stacks(pieces: Sequence[Piece]) -> list[Piece]:
     """Append GARBLED to each tall bracket that encloses several rows, and to each relation with small text above."""
     pieces = _join_bars(pieces)
-    tall = [piece for piece in pieces if EXTENSION.search(piece.font) and TALL.match(piece.text)]
+    tall = [piece for piece in pieces if piece.tall or (EXTENSION.search(piece.font) and TALL.match(piece.text))]
     stacks = {id(piece) for piece in tall if piece.text[-1] in OPENERS and _holds_rows(piece, tall, pieces)}
     stacks |= {id(below) for above, below in pairwise(pieces) if _is_over_relation(above, below)}
     if not stacks:
@@ -72,7 +72,9 @@ def _holds_rows(opener: Piece, tall: Sequence[Piece], pieces: Sequence[Piece]) -
     inside = [
         p
         for p in pieces
-        if opener.x1 - 1 <= p.x0 < end and abs(p.y - opener.y) < HEIGHT * opener.size and not EXTENSION.search(p.font)
+        if opener.x1 - 1 <= p.x0 < end
+        and abs(p.y - opener.y) < HEIGHT * opener.size
+        and not (EXTENSION.search(p.font) or (p.tall and TALL.match(p.text)))
     ]
     size = max((p.size for p in inside), default=0.0)
     rows = sorted(p.y for p in inside if p.size >= FULL * size)
