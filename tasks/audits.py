@@ -24,7 +24,7 @@ from tasks.stage import stage
 from tasks.textbooks import numbered
 from tasks.work import Work
 
-VERSION = 5
+VERSION = 6
 LABEL = "mixture "
 """Prefix of facts about the training data of the anchor (the pre-trained base model)."""
 COMPARISON = "comparison.json"

@@ -1,6 +1,7 @@
 """Split text into normalised words and word n-grams, and compute the exact overlap of two texts."""
 
 import hashlib
+import html
 import re
 import string
 import unicodedata
@@ -10,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-NORMALISER = "nfkc-casefold-nfkc-visible-skeleton-hyphens-latex-nopunct-cjk-2"
+NORMALISER = "entities-nfkc-casefold-nfkc-visible-skeleton-hyphens-latex-nopunct-cjk-3"
 LONG_WORD = 1024
 """Characters; a longer word is replaced by its beginning and digest, so that pasted data cannot exhaust memory."""
 GLUED = "'.$"
@@ -24,6 +25,7 @@ _UNSPACED = re.compile(
 )
 # Otherwise NFKC would join a letter and its superscript to one word, which LaTeX separates by a caret.
 _SCRIPTS = re.compile("[\u00b2\u00b3\u00b9\u2070-\u209c]+")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z][A-Za-z\d]{1,31});")
 _SPACING = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|q?quad|,|;|!|:|>)(?![A-Za-z])")
 # The pattern begins with the hyphen, so that the search is as fast as for a single character.
 _HYPHEN = re.compile(r"-(?<=[^\W\d_]{2}-)\s*(?=[^\W\d_]{2})")
@@ -97,8 +99,11 @@ def normalise(text: str) -> str:
     """Normalise a text, except for its ASCII case and punctuation.
 
     NFKC is applied twice because case folding can undo it. Letters that look like Latin ones are replaced by them, even
-    in Russian or Greek: both sides of a comparison change in the same way. Words hyphenated at a line end are joined.
+    in Russian or Greek: both sides of a comparison change in the same way. Words hyphenated at a line end are joined,
+    and entities of HTML are the characters that they stand for.
     """
+    if "&" in text:
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
     if not text.isascii():
         text = _fold_foreign(text)
     if "\\" in text:

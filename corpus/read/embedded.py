@@ -8,7 +8,7 @@ from corpus.read import garble
 from corpus.read.file_kinds import count_pages
 from corpus.read.printed import PdfContent, RemovedText
 
-CONVERTER = "embedded-24"
+CONVERTER = "embedded-25"
 MAX_EMPTY_SHARE = 0.8
 """Share of pages without a usable text layer above which the source is rejected as needs_ocr."""
 
@@ -94,8 +94,9 @@ def render_content(content: PdfContent, num_empty: int, *, use_outline: bool) ->
     outline = content.outline if use_outline else []
     pages: list[list[lines.PdfLine]] = []
     removed: list[RemovedText] = []
+    left = lines.left_edge(content.pages)
     for index, (page, labels) in enumerate(zip(content.pages, content.labels, strict=True)):
-        pieces, numbers = lines.split_line_numbers(page)
+        pieces, numbers = lines.split_line_numbers(page, left)
         pages.append(lines.lines_of(pieces, index))
         removed += [RemovedText(page=index, text=piece.text, reason="line_number") for piece in numbers]
         removed += [RemovedText(page=index, text=label, reason="label") for label in labels]

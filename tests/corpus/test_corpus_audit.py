@@ -367,6 +367,7 @@ def test_a_text_without_a_formula_has_no_other_spacing():
         ("\u0441\u043e\u0440\u0443", "copy"),
         ("na\u00adive \u200bword\ufeff", "naive word"),
         ("\ufb01nite \uff21\uff22", "finite ab"),
+        ("It&#39;s&nbsp;caf&eacute; &#x4D; a &= b & c; &lt;1", "its caf\xe9 m a b c 1"),
     ],
 )
 def test_normal_words(text, expected):
@@ -457,7 +458,7 @@ def test_a_saved_index_answers_like_the_one_in_memory(tmp_path):
     assert shown[0] == shown[1] and shown[0]
 
 
-@pytest.mark.parametrize("text", ["Hello,  (World)! -- x", "\u65e5\u672c\u8a9e ok.", "\n e\u0301 b \ufb01 "])
+@pytest.mark.parametrize("text", ["Hello,  (World)! -- x", "\u65e5\u672c\u8a9e ok.", "\n e\u0301 b \ufb01 ", "a&amp;"])
 def test_places_point_at_the_words(text):
     spans = places(text)
     assert [words(text[start:end]) for start, end in spans] == [[word] for word in words(text)]

@@ -161,3 +161,18 @@ def test_a_raised_number_is_the_mark_of_a_note_of_its_page_alone(tmp_path, note,
 def test_names_of_glyphs_that_another_converter_wrote_are_debris(glyphs):
     assert debris([glyphs * 40]).startswith("debris: 1 of 1 pages")
     assert debris([PROSE * 3 + glyphs]) == ""
+
+
+def test_numbers_in_the_margin_are_line_numbers_and_those_of_a_table_are_its_first_column(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for left in (50, 72):
+        canvas.setFont("Times-Roman", 10)
+        for row in range(12):
+            canvas.drawString(left, 700 - 12 * row, str(row + 1))
+            canvas.drawString(left + 28, 700 - 12 * row, f"the record is out of bounds in {row}")
+        for row in range(30):
+            canvas.drawString(72, 500 - 12 * row, PROSE)
+        canvas.showPage()
+    canvas.save()
+    reading = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=9))
+    assert [(row.page, row.text) for row in reading.removed] == [(0, str(row + 1)) for row in range(12)]

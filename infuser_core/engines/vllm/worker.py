@@ -15,7 +15,7 @@ from infuser_core.engines.service.server import FORCED, Row, main
 
 PROCESSOR = "infuser_core.engines.vllm.logits:DrawTokens"
 """The logits processor, as vllm's own processes import it."""
-DRAWN_BY = ("temperature", "top_p", "top_k")
+DRAW_SETTINGS = ("temperature", "top_p", "top_k")
 """Sampling parameters that the processor applies, not vllm."""
 
 
@@ -71,7 +71,7 @@ class VLLMEngine:
             temperature=0.0,
             max_tokens=len(forced) or params["max_tokens"],
             stop_token_ids=params["stop_token_ids"],
-            extra_args={"seed": seed, FORCED: forced, **{name: params[name] for name in DRAWN_BY}},
+            extra_args={"seed": seed, FORCED: forced, **{name: params[name] for name in DRAW_SETTINGS}},
             logprobs=0,
             detokenize=False,
             output_kind=self._whole,
