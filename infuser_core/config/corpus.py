@@ -121,8 +121,8 @@ class ConvertSettings(Settings):
     """Converter: `pdfium` (reads the text layer), `marker`, `rapidocr`, `docling`, `http`, or `my_package.my_converter`;
     `auto` reads the text layer, and uses the converter `helper` for files whose text layer is unusable."""
     helper: str = Field(default="marker", pattern=r"^([A-Za-z_][\w.]*)?$")
-    """Converter that reads the rendered pages of files without a usable text layer, with `rapidocr` as a substitute if it
-    cannot; none when empty."""
+    """Converter that reads the rendered pages of files without a usable text layer; `rapidocr` replaces it for scans that
+    it cannot read. None when empty."""
     url: str = Field(default="", pattern=r"^(https?://[^\s#@]+)?$")
     """Address of the service to which the converter `http` posts files."""
     seconds: float = Field(default=600.0, gt=0, le=604_800)
