@@ -23,8 +23,8 @@ SAMPLES = 10
 NO_AUDIT = "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"
 _HINTS = {
     "missing": "check the path",
-    "needs_ocr": "a scanned book: `ocrmypdf IN OUT` adds its text; or `pip install marker-pdf` in a separate "
-    "environment, and name its marker_single in INFUSER_MARKER",
+    "needs_ocr": "a scanned book: `pip install 'infuser[scans]'` reads its text; for its formulas, `pip install "
+    "marker-pdf` in a separate environment, and name its marker_single in INFUSER_MARKER",
     "no documents": "chunk sizes and the judge are settings: --config, --judge; discarded.parquet has every reason",
     "download": "the same command tries again; sources.parquet has the reason of each",
 }

@@ -22,6 +22,7 @@ from corpus.read import convert as converting
 from corpus.read import embedded
 from corpus.read.books import convert as converting_books
 from corpus.read.convert import SourceFile
+from corpus.read.converters import rapidocr
 from corpus.read.file_kinds import file_of
 from corpus.read.page import ConversionJob
 from infuser_core.config.recorded import recorded
@@ -32,7 +33,7 @@ from infuser_core.evaluation.benchmarks.parts import validation
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.prompts.templates import load_or_shipped
-from infuser_core.protocols import Progress
+from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
@@ -101,14 +102,19 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     # Name and version of the converter for pandoc's book formats enter the key of a group with such a book.
     is_source = any(converting_books.is_book(Path(name)) for name in run.store.manifest(download).files)
     formats = {"formats": converting_books.name()} if is_source else {}
-    has_help = not converting.helper_trouble(ConversionJob(settings=config))
+    helpers = [
+        name for name, trouble in converting.helper_troubles(ConversionJob(settings=config)).items() if not trouble
+    ]
+    # Name and version of the converter for scans enter the key once it is installed.
+    scans = {"scans": rapidocr.name()} if converting.SCANS in helpers else {}
     values = {
         "settings": config,
         "version": embedded.CONVERTER,
-        "helped": has_help,
+        "helped": config.helper in helpers,
         # Books enter the key by content: catalogue data does not matter.
         "books": [[source.source_id, source.sha256] for source in group],
         **formats,
+        **scans,
         **attempt_key(attempt),
     }
     recipe = run.recipe("convert", VERSION, values, {"download": download})
@@ -116,7 +122,9 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
-        job = ConversionJob(settings=config, work=run.store.partial(recipe).resolve())
+        # Workers in other processes cannot call this one's function.
+        page_progress = progress if run.workers.has_threads else no_progress
+        job = ConversionJob(settings=config, work=run.store.partial(recipe).resolve(), progress=page_progress)
         converted = {page.source_id: page for page in pieces.rows()}
 
         def keep(page: Page) -> None:

@@ -34,6 +34,8 @@ from infuser_core.system.worker_pool import Task, WorkerPool
 CONVERTERS = Registry(kind="converter", package="corpus.read.converters", outside="my_package.my_converter")
 NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
 """Rejection reasons for which a visual converter may succeed."""
+SCANS = "rapidocr"
+"""Visual converter for books without a usable text layer that needs no network and no accelerator."""
 MAX_GARBLED_PAGES = 0.25
 """Share of pages with garbled formulas above which a visual converter is preferred."""
 TEXT = "text-2"
@@ -48,12 +50,23 @@ INLINE = re.compile(r"`[^`\n]+`")
 MAX_BYTES = 1 << 30
 
 
-def helper_trouble(job: ConversionJob) -> str:
-    """Return why the helper, the visual converter of the settings, cannot convert a file; empty if it can."""
+def helper_troubles(job: ConversionJob) -> dict[str, str]:
+    """Visual converters that may read a file, the preferred one first, and why each cannot; empty if it can.
+
+    They are the helper of the settings and, as it reads scans without further settings, `rapidocr`.
+    """
     helper = job.settings.helper
     if job.settings.type != "auto" or not helper:
-        return "it is switched off"
-    return str(CONVERTERS.find(helper)[0].trouble(job))
+        return {helper or "a converter that looks": "it is switched off"}
+    return {name: str(CONVERTERS.find(name)[0].trouble(job)) for name in dict.fromkeys((helper, SCANS))}
+
+
+def _helpers_of(page: Page, job: ConversionJob) -> dict[str, str]:
+    """The visual converters for a book with this page, as by `helper_troubles`.
+
+    `rapidocr` reads no formulas: it does not replace a text that is readable apart from these.
+    """
+    return {name: trouble for name, trouble in helper_troubles(job).items() if page.reason or name != SCANS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +92,7 @@ def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool
     doubtful = []
     read_layers = partial(_with_resources, _read_text_layer, job)
     for _, book in workers.each(task(begin=read_layers, accelerator=_is_requested_by_name(job)), books):
-        if book.doubt and not helper_trouble(job):
+        if book.doubt and book.page and not all(_helpers_of(book.page, job).values()):
             doubtful.append(book)
         else:
             keep(_choose_page(book, job))
@@ -122,27 +135,28 @@ def _read_text_layer(book: SourceFile, job: ConversionJob) -> SourceFile:
 
 
 def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
-    """Return the book's page, or the helper's page if the first is doubtful and the helper can convert the file.
+    """Return the book's page, or that of the first helper that can convert the file if the first is doubtful.
 
-    If it cannot, a rejected page names the converter that it needs.
+    If none can, a rejected page names the converters that it needs.
     """
     page = book.page
     assert page
     if not book.doubt:
         return page
-    trouble = helper_trouble(job)
-    if not trouble:
+    troubles = _helpers_of(page, job)
+    for helper in [name for name, trouble in troubles.items() if not trouble]:
         try:
-            second: Page = CONVERTERS.find(job.settings.helper)[0].convert(book.path, book.source_id, job)
-            trouble = second.reason
+            second: Page = CONVERTERS.find(helper)[0].convert(book.path, book.source_id, job)
+            if not second.reason:
+                return replace(second, chosen=f"{helper}: {book.doubt}")
+            troubles[helper] = second.reason
         except DocumentError as error:
-            trouble = str(error)
-    if not trouble:
-        return replace(second, chosen=f"{job.settings.helper}: {book.doubt}")
-    helper = job.settings.helper or "a converter that looks"
+            troubles[helper] = str(error)
     if page.reason:
-        return replace(page, reason=f"{page.reason}; needs {helper}: {trouble}")
-    return replace(page, chosen=f"{page.chosen}; {book.doubt}, but {helper} could not help: {trouble}")
+        needs = ", or ".join(f"{helper}: {trouble}" for helper, trouble in troubles.items())
+        return replace(page, reason=f"{page.reason}; needs {needs}")
+    failures = "".join(f", but {helper} could not help: {trouble}" for helper, trouble in troubles.items())
+    return replace(page, chosen=f"{page.chosen}; {book.doubt}{failures}")
 
 
 def _reject_debris(page: Page, *, fenced: bool = False) -> Page:

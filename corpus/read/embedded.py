@@ -67,7 +67,7 @@ def convert(path: str, config: ReadingConfig) -> Reading:
     num_empty = sum(size < config.min_page_chars for size in sizes)
     if reason := _text_layer_fault(content, sizes, num_empty, config):
         return Reading(num_pages=num_pages, num_empty=num_empty, reason=reason)
-    return _render_markdown(content, num_empty, use_outline=config.use_outline)
+    return render_content(content, num_empty, use_outline=config.use_outline)
 
 
 def _text_layer_fault(content: PdfContent, sizes: list[int], empty: int, config: ReadingConfig) -> str:
@@ -85,7 +85,7 @@ def _text_layer_fault(content: PdfContent, sizes: list[int], empty: int, config:
     return f"garbled: {share:.0%} of the characters have no Unicode meaning" if share > config.max_meaningless else ""
 
 
-def _render_markdown(content: PdfContent, num_empty: int, *, use_outline: bool) -> Reading:
+def render_content(content: PdfContent, num_empty: int, *, use_outline: bool) -> Reading:
     """Render the pages: reading order, running heads, headings, paragraphs and Markdown, one step each."""
     from corpus.read import headings, lines, paragraphs, running_heads
     from corpus.read.formulas.stacks import mark_garbled_blocks

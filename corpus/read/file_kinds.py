@@ -13,6 +13,7 @@ PDF, MARKDOWN = ".pdf", ".md"
 SUFFIXES = frozenset({MARKDOWN, ".markdown", ".mdown", ".txt", ".text"})
 """Suffixes of Markdown and plain text."""
 COUNTER = "corpus.read.file_kinds:count_pages"
+"""Function for `child.call` that counts the pages of a PDF."""
 ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive (EPUB, DOCX, ...)",
     b"\x1f\x8b": "a gzip file",

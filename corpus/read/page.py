@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from corpus.read.printed import RemovedText
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import DocumentError
+from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import Page
 from infuser_core.system import child
 
@@ -44,6 +45,8 @@ class ConversionJob:
     """Folder where a converter may store finished parts, so that they survive a kill; None stores nothing."""
     resources: SharedResources | None = None
     """Resources that the worker shares between books; if None, a converter opens its own for each book."""
+    progress: Progress = no_progress
+    """Receives the finished pages of a book that takes minutes; must be picklable for workers in other processes."""
 
     @property
     def limits(self) -> child.Limits:

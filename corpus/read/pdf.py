@@ -88,10 +88,11 @@ def _read_pages(document: Any, coded: set[str]) -> PdfContent:
             page, page_labels = [], []
         pages.append(page)
         labels.append(page_labels)
-    return PdfContent(pages=pages, labels=labels, outline=_read_outline(document), unreadable=unreadable)
+    return PdfContent(pages=pages, labels=labels, outline=read_outline(document), unreadable=unreadable)
 
 
-def _read_outline(document: Any) -> list[OutlineEntry]:
+def read_outline(document: Any) -> list[OutlineEntry]:
+    """Read the bookmarks of an open document."""
     height_places = {raw.PDFDEST_VIEW_XYZ: 1, raw.PDFDEST_VIEW_FITH: 0, raw.PDFDEST_VIEW_FITBH: 0}
     entries = []
     for item in document.get_toc(max_depth=8):

@@ -118,14 +118,15 @@ class ConvertSettings(Settings):
     """Settings of the conversion of PDF files to Markdown."""
 
     type: str = Field(default="auto", pattern=r"^[A-Za-z_][\w.]*$")
-    """Converter: `pdfium` (reads the text layer), `marker`, `docling`, `http`, or `my_package.my_converter`; `auto`
-    reads the text layer, and uses the converter `helper` for files whose text layer is unusable."""
+    """Converter: `pdfium` (reads the text layer), `marker`, `rapidocr`, `docling`, `http`, or
+    `my_package.my_converter`; `auto` reads the text layer, and uses `helper` for files whose text layer is unusable."""
     helper: str = Field(default="marker", pattern=r"^([A-Za-z_][\w.]*)?$")
-    """Converter that reads the rendered pages of files without a usable text layer; none when empty."""
+    """Converter that reads the rendered pages of files without a usable text layer; `rapidocr` reads the scans that it
+    cannot. None when empty."""
     url: str = Field(default="", pattern=r"^(https?://[^\s#@]+)?$")
     """Address of the service to which the converter `http` posts files."""
     seconds: float = Field(default=600.0, gt=0, le=604_800)
-    """Wall-clock limit for one file, or with `marker` for one range of pages, seconds."""
+    """Wall-clock limit for one file, or with `marker` and `rapidocr` for one range of pages, seconds."""
     max_pages: Count = 4000
     """Most pages of one source file."""
     marker_pages: Count = 40
