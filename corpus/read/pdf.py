@@ -166,7 +166,7 @@ class _PageReader:
 
     def _mark_unknown_hyphens(self) -> None:
         """Mark as garbled the characters within a line that PDFium takes for a hyphen at a line's end."""
-        for index, code in enumerate(self.codes[:-1]):
+        for index, code in enumerate([] if BROKEN_WORD.isdisjoint(self.codes) else self.codes[:-1]):
             if code not in BROKEN_WORD or self.codes[index + 1] in LINE_ENDS:
                 continue
             raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
