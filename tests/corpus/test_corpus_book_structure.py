@@ -258,6 +258,13 @@ def test_an_entity_that_contains_itself_ends(tmp_path):
     assert convert(written(tmp_path, "book.docbook", text)).markdown == "So \\[a\\].\n"
 
 
+def test_entities_that_grow_without_bound_are_refused(tmp_path):
+    levels = "".join(f'<!ENTITY l{level} "{f"&l{level - 1};" * 10}">' for level in range(1, 10))
+    text = f'<!DOCTYPE article [<!ENTITY l0 "lol"> {levels}]><article><para>&l9;</para></article>'
+    page = convert(written(tmp_path, "book.docbook", text))
+    assert not page.markdown and "entities expand to more than" in page.reason
+
+
 def test_an_index_in_any_spelling_of_html_gives_the_order(tmp_path):
     links = (
         '<A HREF="b.html">B</A><a class=x href=a%20b.html>A</a><!-- <a href="d.html"> --><a href = \'c.html#x\'>C</a>'

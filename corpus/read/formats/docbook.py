@@ -8,6 +8,8 @@ from typing import cast
 
 from corpus.read.books.format import BookTree, Format
 from corpus.read.books.order import order_by_inclusion
+from corpus.read.books.tree import MAX_FILE_BYTES
+from infuser_core.errors import DocumentError
 
 SUFFIXES = (".docbook", ".dbk")
 XML = (*SUFFIXES, ".xml", ".ent", ".mod", ".dtd")
@@ -41,12 +43,21 @@ class _WholeTree:
         return self._tree.names()
 
     def text(self, name: str) -> str:
-        """A file's text: a part of the book without its head and with its entities, or the text of a listing."""
+        """A file's text: a part of the book without its head and with its entities, or the text of a listing.
+
+        Raises DocumentError for entities that expand to more than a file may have.
+        """
         text = self._tree.text(name)
         if not text.lstrip().startswith("<"):
             return html.escape(text, quote=False)
         text = HEAD.sub("", text)
         for _ in range(MAX_ENTITY_DEPTH):
+            # Before the expansion: ten entities in each of eight others make gigabytes of a few lines.
+            size = len(text) + sum(len(self._entities.get(each["name"], "")) for each in REFERENCE.finditer(text))
+            if size > MAX_FILE_BYTES:
+                raise DocumentError(
+                    f"{name}: entities expand to more than {MAX_FILE_BYTES} characters", hint="expand them with xmllint"
+                )
             text = REFERENCE.sub(lambda reference: self._entities.get(reference["name"], reference[0]), text)
         return REFERENCE.sub(_entity_text, text)
 
