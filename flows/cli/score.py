@@ -26,6 +26,10 @@ def score(
     more: Annotated[list[Path] | None, typer.Argument(help="Further questions.", metavar="[FILE]...")] = None,
     samples: Annotated[int, typer.Option(min=2, max=10_000, help="Answers per question.")] = 8,
     adapter: Annotated[str, typer.Option(help="lora: score by new adapters' gradients, in little memory.")] = "",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=COLUMN", help="Other names in the files, e.g. question_text=problem; repeatable."),
+    ] = None,
     keep: Annotated[str, typer.Option(help="top:0.25 or top:500 also writes the best, in their file's format.")] = "",
     max_tokens: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Response limit.")] = None,
     config: Annotated[list[Path] | None, typer.Option(help="YAML: engines, prompts, sampling, limits.")] = None,
@@ -47,12 +51,14 @@ def score(
     how well this score and others predict the effects of steps on single questions and on the best quarter.
     """
     from flows.scoring import measure_effects, save_ranking, score_questions
+    from infuser_core.evaluation.benchmarks.parts.question_sets import parse_columns
     from infuser_core.evaluation.statistics.ranking import parse_keep
 
     share = parse_keep(keep)
     arguments: dict[str, Any] = {
         "model": model, "questions": [*questions, *(more or [])], "dev": dev, "samples": samples, "seed": seed,
-        "max_tokens": max_tokens, "adapter": adapter, "configs": config or [], "columns": {},
+        "max_tokens": max_tokens, "adapter": adapter, "configs": config or [],
+        "columns": parse_columns(columns or []),
     }  # fmt: skip
     summary = save_ranking(score_questions(**arguments), out, share=share)
     effects = measure_effects(held_out, reply=reply, steps=steps, **arguments) if held_out else {}

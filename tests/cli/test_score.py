@@ -237,6 +237,7 @@ def test_the_best_are_kept_in_the_format_of_their_file(
         (["--model", "openai:m@http://127.0.0.1:1/v1"], "an address has no gradients"),
         (["--model", "nano", "--keep", "best"], "--keep best: unknown"),
         (["--model", "nano", "--keep", "top:-1"], "--keep top:-1: unknown"),
+        (["--model", "nano", "--columns", "question_text"], "--columns 'question_text': no column"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_before_anything_runs(folder: Path, words: list[str], message: str) -> None:

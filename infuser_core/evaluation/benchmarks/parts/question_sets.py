@@ -17,7 +17,7 @@ from infuser_core.config import shipped
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, NanoQuestions
-from infuser_core.errors import DataWarning, DocumentError, abbreviate
+from infuser_core.errors import DataWarning, DocumentError, UsageError, abbreviate
 from infuser_core.evaluation.benchmarks import gpqa_diamond, gsm8k
 from infuser_core.evaluation.benchmarks.parts import fields, validation
 from infuser_core.evaluation.benchmarks.parts.fields import Row
@@ -68,6 +68,14 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
     if source.size not in (None, len(rows)):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
     return rows
+
+
+def parse_columns(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse the option --columns: `FIELD=COLUMN`, with a field of a question. Raises UsageError for another form."""
+    columns = dict(pair.partition("=")[::2] for pair in pairs)
+    for field in [field for field, column in columns.items() if not (field and column)]:
+        raise UsageError(f"--columns {abbreviate(field)}: no column", hint="e.g. --columns question_text=problem")
+    return columns
 
 
 def read_questions(questions: str | Path | Iterable[Any], name: str, columns: Mapping[str, str]) -> list[Question]:
