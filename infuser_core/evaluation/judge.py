@@ -27,7 +27,7 @@ class _Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class JudgeRequest:
     """An answer to verify, or a program to run."""
 
     preset: str
@@ -66,13 +66,13 @@ def judge_all(rows: Iterable[Mapping[str, Any]]) -> list[Finding]:
     return list(decide([parse(row) for row in rows]))
 
 
-def decide(requests: Sequence[Request | Finding]) -> Iterator[Finding]:
+def decide(requests: Sequence[JudgeRequest | Finding]) -> Iterator[Finding]:
     """Yield a finding for every request, in order; findings among the requests stay as they are.
 
     Answers are verified together; programs run two at a time, and their findings are yielded as soon as they are next.
     """
     findings = {place: one for place, one in enumerate(requests) if isinstance(one, Finding)}
-    jobs = {place: one for place, one in enumerate(requests) if isinstance(one, Request)}
+    jobs = {place: one for place, one in enumerate(requests) if isinstance(one, JudgeRequest)}
     for preset in sorted({one.preset for one in jobs.values() if one.job}):
         findings |= _check_jobs({p: one.job for p, one in jobs.items() if one.job and one.preset == preset}, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
@@ -94,7 +94,7 @@ def _check_jobs(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
         return {place: finding for p, job in jobs.items() for place, finding in _check_jobs({p: job}, preset).items()}
 
 
-def parse(values: Any) -> Request | Finding:
+def parse(values: Any) -> JudgeRequest | Finding:
     """Parse a question with its answer; malformed values give an `unverified` finding with the reason."""
     try:
         return _parse(values)
@@ -102,7 +102,7 @@ def parse(values: Any) -> Request | Finding:
         return unverified(str(error))
 
 
-def _parse(values: Any) -> Request:
+def _parse(values: Any) -> JudgeRequest:
     if not isinstance(values, Mapping):
         raise _Malformed("no JSON object")
     kind = values.get("kind")
@@ -123,7 +123,7 @@ def _parse(values: Any) -> Request:
         subdomain="",
         grading=_grading(values),
     )
-    return Request(preset=preset, job=Job(response=_text(values, "response"), question=question))
+    return JudgeRequest(preset=preset, job=Job(response=_text(values, "response"), question=question))
 
 
 @cache
@@ -131,7 +131,7 @@ def _kinds() -> tuple[str, ...]:
     return tuple(VERIFIERS.names())
 
 
-def _parse_program(values: Mapping[str, Any], preset: str) -> Request:
+def _parse_program(values: Mapping[str, Any], preset: str) -> JudgeRequest:
     # Imported here: it costs a process pool's imports.
     from infuser_core.verifiers import code
     from infuser_core.verifiers.code import extract_program
@@ -148,12 +148,12 @@ def _parse_program(values: Mapping[str, Any], preset: str) -> Request:
         entry = entry if isinstance(entry, str) else ""
         solution = extract_program(_text(values, "response"), preset=preset, entry=entry)
     if solution is None:
-        return Request(preset=preset, job=None, run=lambda: no_answer("no program"))
+        return JudgeRequest(preset=preset, job=None, run=lambda: no_answer("no program"))
     setup, scientific = values.get("setup", ""), values.get("scientific", False)
     if not isinstance(setup, str) or not isinstance(scientific, bool):
         raise _Malformed("setup: expected a string" if not isinstance(setup, str) else "scientific: expected a boolean")
     verify = partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
-    return Request(preset=preset, job=None, run=verify)
+    return JudgeRequest(preset=preset, job=None, run=verify)
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from infuser_core.errors import MalformedInputError
-from infuser_core.evaluation.judge import Request, decide, parse
+from infuser_core.evaluation.judge import JudgeRequest, decide, parse
 from infuser_core.verifiers.parts.grading import Finding, unverified
 
 _MOST_REASONS = 3
@@ -49,7 +49,7 @@ def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> It
         yield json.dumps(facts, ensure_ascii=True)
 
 
-def _parse_line(line: bytes) -> Request | Finding:
+def _parse_line(line: bytes) -> JudgeRequest | Finding:
     try:
         return parse(json.loads(line))
     except (ValueError, RecursionError) as error:

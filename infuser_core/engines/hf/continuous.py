@@ -42,8 +42,8 @@ TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One response under way: where it belongs, what it continues, and its tokens."""
+class DecodedRow:
+    """State of one response: its group and seed, the prompt that it continues, and its tokens."""
 
     place: int
     """Number of its group."""
@@ -88,7 +88,7 @@ class Decoder:
         self._head, self._device, self._prefill_tokens = OutputHead(model), model.device, prefill_tokens
         self._logit_bytes = LOGIT_BYTES * int(model.config.get_text_config().vocab_size)
         self._last_position = (most_positions(model.config) or 1 << 62) - 1
-        self._records, self._most_rows, self._waiting = self._device.type == "cuda", MOST_ROWS, list[Row]()
+        self._records, self._most_rows, self._waiting = self._device.type == "cuda", MOST_ROWS, list[DecodedRow]()
         self._facts: dict[str, Any] = {"decoding": "continuous"}
         self._use(SlotCache(1, 1, self._device), 1)
         self._forward()
@@ -103,7 +103,7 @@ class Decoder:
     def run(self, groups: Sequence[PromptGroup], progress: Progress, keep: Keep) -> list[list[Completion]]:
         """Decode until every row has ended or reached its limit; completions come in the order of groups and seeds."""
         rows = [
-            Row(place=place, number=number, prompt=group.token_ids, seed=seed, limit=group.limit(self._params))
+            DecodedRow(place=place, number=number, prompt=group.token_ids, seed=seed, limit=group.limit(self._params))
             for place, group in enumerate(groups)
             for number, seed in enumerate(group.seeds)
         ]
@@ -119,7 +119,7 @@ class Decoder:
             progress(len(results), len(rows), tokens)
         return [[results[place, number] for number in range(len(group.seeds))] for place, group in enumerate(groups)]
 
-    def _advance(self) -> list[tuple[Row, Completion]]:
+    def _advance(self) -> list[tuple[DecodedRow, Completion]]:
         """Admit rows and decode a burst; returns the rows that ended. If memory runs out, half of the rows continue."""
         try:
             has_moved = self._move()
@@ -167,7 +167,7 @@ class Decoder:
         """Start with a cache of `count` rows, none of them in use."""
         self._cache, self._count, self._steps = cache, count, 0
         self._replay = self._logits_RV = None
-        self._rows: list[Row | None] = [None] * count
+        self._rows: list[DecodedRow | None] = [None] * count
         self._inputs_R, self._seeds_R, self._positions_R = torch.zeros(3, count, dtype=torch.int64, device=self._device)
 
     def _admit(self) -> bool:
@@ -254,7 +254,7 @@ class Decoder:
             logits_RV = self._forward()
         return graph.replay, logits_RV
 
-    def _collect(self, tokens_BR: Tensor, logprobs_BR: Tensor) -> list[tuple[Row, Completion]]:
+    def _collect(self, tokens_BR: Tensor, logprobs_BR: Tensor) -> list[tuple[DecodedRow, Completion]]:
         """Add a burst to every row; returns the rows that ended, which leave the cache."""
         completions = []
         running = [place for place, row in enumerate(self._rows) if row]
