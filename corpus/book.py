@@ -16,11 +16,15 @@ from corpus.find.web_config import WebConfig
 from corpus.read.convert import TEXT, SourceFile, convert
 from corpus.read.page import ConversionJob, page_of
 from infuser_core.config.corpus import ChunkSettings, ConvertSettings, CorpusSettings
+from infuser_core.config.overlays import parse_settings
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Document, Page
 from infuser_core.store.tables import ArrowTable, as_arrow
 from infuser_core.system.worker_pool import LocalPool
 from infuser_core.terminal import live_console
+
+SIZES = ChunkSettings()
+"""Default sizes of chunks, those of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,8 @@ def read_book(source: str | Path, *, converter: str = "auto") -> Page:
     `converter` is `auto`, or the name of a converter of PDFs such as pdfium or marker. The page's `markdown` is the
     whole text, `page_starts` the offsets of the printed pages, `chosen` the reason for the converter.
 
-    Raises UsageError if the source is not one book, and DocumentError with the reason if the book cannot be read.
+    Raises UsageError if the source is not one book, ConfigError for an unknown converter, and DocumentError with the
+    reason if the book cannot be read.
     """
     with tempfile.TemporaryDirectory() as name, closing(LocalPool(1)) as workers, live_console("read") as console:
         folder = Path(name)
@@ -60,15 +65,19 @@ def read_book(source: str | Path, *, converter: str = "auto") -> Page:
         if item.path is None:
             raise DocumentError(f"{source}: {item.source.reason}", hint="name another file of the book")
         pages: list[Page] = []
-        job = ConversionJob(settings=ConvertSettings(type=converter))
+        job = ConversionJob(settings=parse_settings(ConvertSettings, {"type": converter}, where="read_book"))
         convert([SourceFile(path=item.path, source_id=item.source.source_id)], job, workers, pages.append)
     if pages[0].reason:
-        raise DocumentError(f"{source}: {pages[0].reason}", hint="`infuser corpus build` lists what reads such files")
+        raise DocumentError(f"{source}: {pages[0].reason}", hint="docs/books.md says what reads which files")
     return pages[0]
 
 
 def chunk_book(
-    book: Page | str, *, min_tokens: int = 200, max_tokens: int = 2048, count: Callable[[str], int] | None = None
+    book: Page | str,
+    *,
+    min_tokens: int = SIZES.min_tokens,
+    max_tokens: int = SIZES.max_tokens,
+    count: Callable[[str], int] | None = None,
 ) -> ArrowTable:
     """Cut a book, or its Markdown, along its headings into chunks of `min_tokens` to `max_tokens` tokens.
 
@@ -76,12 +85,11 @@ def chunk_book(
     text in order, in the columns of BookSpan: `reason` is empty for a chunk to write questions from, and otherwise says
     why this span is left out: front matter, too short, or a rule of the judge.
 
-    Raises UsageError if the bounds of the length are not valid.
+    Raises ConfigError if the bounds of the length are not valid.
     """
-    if not 0 <= min_tokens <= max_tokens:
-        raise UsageError(f"min_tokens = {min_tokens}, max_tokens = {max_tokens}", hint="0 <= min_tokens <= max_tokens")
     page = book if isinstance(book, Page) else page_of("text", book, converter=TEXT)
-    settings = CorpusSettings(chunk=ChunkSettings(min_tokens=min_tokens, max_tokens=max_tokens))
+    sizes = {"min_tokens": min_tokens, "max_tokens": max_tokens}
+    settings = CorpusSettings(chunk=parse_settings(ChunkSettings, sizes, where="chunk_book"))
     with closing(LocalPool(1)) as workers:
         ((_, chunks),) = cut_books([ConvertedBook(page=page, domain="")], settings, lambda: count or by_rule(), workers)
         verdicts = judge_by_rules(chunks.candidates, workers)

@@ -199,8 +199,10 @@ def spawn(arguments: list[str], root: Path, *, log: Path, apart: bool = False) -
         )
 
 
-def last_error(log: Path) -> str:
-    """The last error in the output of a process, else the last line."""
+def describe_failure(code: int, log: Path) -> str:
+    """Cause of a failure: the signal that killed the process, else the last error in its output, else the last line."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
     lines = log.read_text(errors="replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("infuser:")] or lines[-1:] or ["no output"]
-    return errors[-1]
+    return errors[-1].removeprefix("infuser: ")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.execute import last_error, spawn
+from flows.execute import describe_failure, spawn
 from infuser_core import settings
 from infuser_core.config.overlays import load
 from infuser_core.errors import StageError, quantity
@@ -43,9 +43,9 @@ class StartedRun(RunReader):
         """
         for part in self.follow():
             show(_progress_line(part))
-        if self.process.wait() != 0:
-            message = last_error(self.log).removeprefix("infuser: ")
-            raise StageError(f"run {self.name}: {message}", hint=f"output: {self.log}; `infuser resume {self.name}`")
+        if code := self.process.wait():
+            failure = describe_failure(code, self.log)
+            raise StageError(f"run {self.name}: {failure}", hint=f"output: {self.log}; `infuser resume {self.name}`")
         return self
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ def resume(run: str | None = None, *, store: str | Path | None = None) -> Starte
 
     Raises UsageError if there is no such run, and BusyRunError if it is going.
     """
-    name = runs.find_run(_root(store), run)
+    name = runs.find_run(settings.store_root(store), run)
     return _launch(["resume", name], name, store)
 
 
@@ -96,12 +96,8 @@ def follow(run: str | None = None, *, store: str | Path | None = None) -> Iterat
     yield from _follow(reader.root, reader.name, lambda: runs.is_held(reader.root, reader.name), 0)
 
 
-def _root(store: str | Path | None) -> Path:
-    return settings.store_root() if store is None else Path(store).absolute()
-
-
 def _launch(arguments: list[str], name: str, store: str | Path | None) -> StartedRun:
-    root = _root(store)
+    root = settings.store_root(store)
     runs.refuse_if_held(root, name)
     attempt = Journal(root, name).read_state().attempt
     log = root / "logs" / f"{name}.log"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from flows.execute import execute, last_error, spawn
+from flows.execute import describe_failure, execute, spawn
 from infuser_core import settings
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
@@ -50,9 +50,10 @@ def _run_in_parallel(main: RunConfig, arguments: list[str], root: Path, log: Pat
     try:
         # The report is written once, with the control's curve.
         execute(main, main.run_name(), page=False)
-        if process.wait() != 0:
+        if code := process.wait():
+            failure = describe_failure(code, log)
             raise StageError(
-                f"the control run failed: {last_error(log)}", hint="`make quickstart` continues from its last stage"
+                f"the control run failed: {failure}", hint="`make quickstart` continues from its last stage"
             )
     finally:
         if process.poll() is None:

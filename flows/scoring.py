@@ -34,8 +34,6 @@ from tasks.studies import scores
 
 QuestionSet = str | Path | Iterable[Any]
 """Path of a file, or rows in memory with the same columns: mappings, questions, or a table of pyarrow or pandas."""
-ROLLOUTS = 64
-"""Answers sampled per held-out question if no form of a right reply is configured."""
 STEPPED = 24
 """Number of ranked questions on which single steps are taken, if there are held-out questions."""
 SHARD = 512
@@ -79,7 +77,8 @@ def measure_effects(held_out: QuestionSet, *, reply: str, steps: int, samples: i
         targets = _store_targets(run, read_questions(held_out, "held_out", arguments["columns"]))
         study = scores.ScoredIteration(run=run, iteration=0, inputs={**next(shards), "held_out": targets}, reply=reply)
         score_ref = scores.named_scores(study)
-        effects = scores.prediction_study(study, score_ref, questions=STEPPED, answers=samples, rollouts=ROLLOUTS)
+        size = {"questions": STEPPED, "answers": samples, "rollouts": scores.EFFECT_ROLLOUTS}
+        effects = scores.prediction_study(study, score_ref, **size)
         arms = scores.selection_study(study, score_ref, share=0.25, steps=steps, draws=5, samples=None, ranked=True)
         correlations = study.execute_rows(effects, "score_correlations", RankCorrelation)
         rows = study.execute_rows(arms, "selection_arms", selection.SelectionArm)

@@ -169,7 +169,7 @@ def study_prediction(
     score, and `change`, how much the mean probability of right replies to the validation questions rises, with its
     standard error. A repeated call reads the store. Raises UsageError if the iteration has no scores.
     """
-    size = {"questions": questions, "answers": answers, "rollouts": 64}
+    size = {"questions": questions, "answers": answers, "rollouts": score_studies.EFFECT_ROLLOUTS}
     study = _study(predict_effects, run, iteration=iteration, figure=None, **size)
     return open_store().run(study["run"]).query(_EFFECTS, {"key": study["artifact_key"]})
 

@@ -20,7 +20,7 @@ from time import sleep
 
 import typer
 
-from flows.execute import execute, exit_code, last_error
+from flows.execute import describe_failure, execute, exit_code
 from infuser_core import settings
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, InfuserError, StageError, quantity
@@ -68,8 +68,8 @@ class _Processes:
         finished = [run for run, process in self.running.items() if process.exitcode is not None]
         for run in finished:
             self.pace.end(run)
-            if self.running.pop(run).exitcode != 0:
-                self.failed[run] = last_error(self._log(run))
+            if code := self.running.pop(run).exitcode:
+                self.failed[run] = describe_failure(code, self._log(run))
         return finished
 
     def stop(self) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from infuser_core.errors import NUMBER, ConfigError, UnwritableStoreError
 
 
-def store_root() -> Path:
-    """The store's folder as an absolute path: `INFUSER_STORE`, or `.infuser` in the working folder."""
-    return Path(os.environ.get("INFUSER_STORE") or ".infuser").absolute()
+def store_root(folder: str | Path | None = None) -> Path:
+    """The store's folder as an absolute path: `folder`, else `INFUSER_STORE`, or `.infuser` in the working folder."""
+    return Path(folder or os.environ.get("INFUSER_STORE") or ".infuser").absolute()
 
 
 def writable_store_root() -> Path:

@@ -119,8 +119,8 @@ def dugrpo_advantages(
     `rewards_R` are the influence scores, `groups_R` the group of each row, its document. Both may be tensors or arrays
     of shape [R].
     """
-    rewards, members = _listed(rewards_R), dict[Hashable, list[int]]()
-    for row, group in enumerate(_listed(groups_R)):
+    rewards, members = _to_list(rewards_R), dict[Hashable, list[int]]()
+    for row, group in enumerate(_to_list(groups_R)):
         members.setdefault(group, []).append(row)
     shaped = dugrpo([[rewards[row] for row in rows] for rows in members.values()], sigma_b, single_row)
     rows = [row for rows in members.values() for row in rows]
@@ -128,7 +128,7 @@ def dugrpo_advantages(
     return [by_row[row] for row in range(len(rewards))]
 
 
-def _listed(values_R: Any) -> list[Any]:
+def _to_list(values_R: Any) -> list[Any]:
     """Values of a sequence, an array or a tensor: tensors of equal numbers are different keys of a dictionary."""
     return values_R.tolist() if hasattr(values_R, "tolist") else list(values_R)
 

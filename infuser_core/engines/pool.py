@@ -173,11 +173,11 @@ class ExclusiveTrainer:
         if self._traces:
             progress = self._traces.begin_micro_batches(SCORING, progress)
         self._meter.add(groups)
-        probed = self._trainer.probe(groups, objective, reference, progress=progress)
+        result = self._trainer.probe(groups, objective, reference, progress=progress)
         self._meter.close(SCORING)
         if self._traces:
             self._traces.end(SCORING)
-        return probed
+        return result
 
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)

@@ -45,8 +45,8 @@ class CostMeter:
 
     def __init__(self, engine: Any, checkpoint: Checkpoint) -> None:
         self._engine = engine
-        recorded = _costs.get()
-        self._rows = [] if recorded is None else recorded
+        costs = _costs.get()
+        self._rows = [] if costs is None else costs
         self._began = time.perf_counter()
         self._take_use()
         self.restart(checkpoint)

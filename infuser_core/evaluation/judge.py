@@ -46,15 +46,16 @@ def judge(answer: str, truth: str | float = "", kind: str = "math", *, preset: s
 
     Raises UsageError for an unknown kind or preset, and for options that do not fit.
     """
-    reply = {
-        "solution" if kind == "code" else "response": answer if preset or kind == "code" else f"\\boxed{{{answer}}}"
-    }
     if preset:
         reply = {"response": answer, "preset": preset}
-    request = parse({"kind": kind, "gold": truth, **reply, **options})
+    elif kind == "code":
+        reply = {"solution": answer}
+    else:
+        reply = {"response": f"\\boxed{{{answer}}}"}
+    request = parse_request({"kind": kind, "gold": truth, **reply, **options})
     if isinstance(request, Finding):
         raise UsageError(f"judge: {request.reason}", hint="`infuser verify --help` lists the keys")
-    (finding,) = decide([request])
+    (finding,) = check_requests([request])
     return finding
 
 
@@ -63,10 +64,10 @@ def judge_all(rows: Iterable[Mapping[str, Any]]) -> list[Finding]:
 
     A malformed row is `unverified`, and its reason says what is wrong.
     """
-    return list(decide([parse(row) for row in rows]))
+    return list(check_requests([parse_request(row) for row in rows]))
 
 
-def decide(requests: Sequence[JudgeRequest | Finding]) -> Iterator[Finding]:
+def check_requests(requests: Sequence[JudgeRequest | Finding]) -> Iterator[Finding]:
     """Yield a finding for every request, in order; findings among the requests stay as they are.
 
     Answers are verified together; programs run two at a time, and their findings are yielded as soon as they are next.
@@ -94,15 +95,15 @@ def _check_jobs(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
         return {place: finding for p, job in jobs.items() for place, finding in _check_jobs({p: job}, preset).items()}
 
 
-def parse(values: Any) -> JudgeRequest | Finding:
+def parse_request(values: Any) -> JudgeRequest | Finding:
     """Parse a question with its answer; malformed values give an `unverified` finding with the reason."""
     try:
-        return _parse(values)
+        return _request_of(values)
     except _Malformed as error:
         return unverified(str(error))
 
 
-def _parse(values: Any) -> JudgeRequest:
+def _request_of(values: Any) -> JudgeRequest:
     if not isinstance(values, Mapping):
         raise _Malformed("no JSON object")
     kind = values.get("kind")

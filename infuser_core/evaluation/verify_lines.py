@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from infuser_core.errors import MalformedInputError
-from infuser_core.evaluation.judge import JudgeRequest, decide, parse
+from infuser_core.evaluation.judge import JudgeRequest, check_requests, parse_request
 from infuser_core.verifiers.parts.grading import Finding, unverified
 
 _MOST_REASONS = 3
@@ -44,13 +44,13 @@ def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> It
     if refusals:
         malformed = {place: one.reason for place, one in enumerate(requests) if isinstance(one, Finding)}
         refusals.add(len(lines), malformed)
-    for finding in decide(requests):
+    for finding in check_requests(requests):
         facts = {"verdict": finding.verdict.value, "extracted": finding.extracted, "reason": str(finding.reason)}
         yield json.dumps(facts, ensure_ascii=True)
 
 
 def _parse_line(line: bytes) -> JudgeRequest | Finding:
     try:
-        return parse(json.loads(line))
+        return parse_request(json.loads(line))
     except (ValueError, RecursionError) as error:
         return unverified(f"not JSON: {str(error)[:80]}")

@@ -119,7 +119,7 @@ def open_store(folder: str | Path | None = None) -> StoreReader:
 
     Raises UsageError if there is no such folder.
     """
-    root = settings.store_root() if folder is None else Path(folder).absolute()
+    root = settings.store_root(folder)
     if not root.is_dir():
         raise UsageError(f"no store at {root}", hint="name its folder, or set INFUSER_STORE; a run creates it")
     return StoreReader(root)

@@ -28,7 +28,7 @@ Produce = Callable[[Path, Path, Progress], Outcome]
 SAMPLES = 8
 """Answers sampled per held-out question if the right reply is unknown."""
 EFFECT_ROLLOUTS = 64
-"""Answers sampled per held-out question for the real effects in a gradient study, if there is no exact measure."""
+"""Answers sampled per held-out question for the real effects of steps, if there is no exact measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

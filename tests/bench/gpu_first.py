@@ -38,6 +38,7 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training.checkpoint import TrainerState, read_reference, write_state
 from infuser_core.engines.training.optimizer import build_optimizer
 from infuser_core.memory.hardware import find_gpu
+from infuser_core.memory.shape import gradient_passes, read_shape
 from infuser_core.protocols import PromptGroup, SamplingParams, TrainGroup
 from infuser_core.schemas import Checkpoint
 
@@ -119,23 +120,18 @@ def make_trainer(shape: Shape, device: torch.device, folder: Path, **options: An
     return trainer
 
 
-def count_tokens(groups: list[TrainGroup]) -> tuple[int, int, int]:
-    """Tokens with each prompt once, response tokens, and pairs of query and key."""
-    flat = answers = pairs = 0
-    for group in groups:
-        prompt, lengths = len(group.prompt_token_ids), [len(row.token_ids) for row in group.rows]
-        flat, answers = flat + prompt + sum(lengths), answers + sum(lengths)
-        pairs += prompt * prompt // 2 + sum(each * prompt + each * each // 2 for each in lengths)
-    return flat, answers, pairs
+def count_tokens(groups: list[TrainGroup]) -> tuple[int, int]:
+    """Tokens with each prompt once, and response tokens."""
+    answers = sum(len(row.token_ids) for group in groups for row in group.rows)
+    return answers + sum(len(group.prompt_token_ids) for group in groups), answers
 
 
-def flops(shape: Shape, groups: list[TrainGroup], passes: int) -> float:
-    """FLOPs of the model in a forward pass (1) or forward and backward (3); recomputation does not count."""
-    flat, answers, pairs = count_tokens(groups)
-    own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    layer = shape.hidden * (2 * own + 2 * shared + 3 * shape.ffn)
-    once = 2 * flat * layer + 4 * pairs * own
-    return float(passes * (shape.layers * once + 2 * answers * shape.vocabulary * shape.hidden))
+def flops(folder: Path, groups: list[TrainGroup], passes: int) -> float:
+    """FLOPs of the model in a forward pass (1) or a gradient; recomputation does not count."""
+    shape = read_shape(folder)
+    return passes * sum(
+        shape.group_flops(len(group.prompt_token_ids), [len(row.token_ids) for row in group.rows]) for group in groups
+    )
 
 
 def utilisation(amount: float, took: float, device: torch.device) -> float | None:
@@ -230,7 +226,7 @@ def train(device: torch.device, options: argparse.Namespace) -> None:
     """Seconds, tokens/s, utilisation and memory of an update, log-probabilities, scoring and AdamW."""
     shape = SHAPES[options.shape]
     groups = work_of(options)
-    flat, answers, _ = count_tokens(groups)
+    flat, answers = count_tokens(groups)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         trainer = make_trainer(
             shape, device, Path(folder), dtype=options.dtype, token_budget=options.budget, attention=options.attention
@@ -252,16 +248,17 @@ def train(device: torch.device, options: argparse.Namespace) -> None:
             trainer.zero_grad()
             trainer.forward_backward(groups, OBJECTIVE, denominator=len(groups))
 
+        backward = gradient_passes(adapters=False)
         works: dict[str, tuple[Callable[[], object], int]] = {
-            "update": (update, 3),
+            "update": (update, backward),
             "logprobs": (lambda: trainer.logprobs(groups, temperature=1.0), 1),
-            "scoring": (lambda: trainer.probe(groups, OBJECTIVE, reference), 3),
+            "scoring": (lambda: trainer.probe(groups, OBJECTIVE, reference), backward),
             "adamw": (lambda: trainer.optim_step(0.0), 0),
         }
         times = {}
         for name, (work, passes) in works.items():
             times[name] = took = seconds(device, work, repeats=options.repeats)
-            mfu = utilisation(flops(shape, groups, passes), took, device) if passes else None
+            mfu = utilisation(flops(Path(folder), groups, passes), took, device) if passes else None
             say(train=options.shape, step=name, s=took, flat_tokens_s=flat / took, response_tokens_s=answers / took,
                 mfu=mfu, peak_gb=take_peak(device))  # fmt: skip
         # Scoring reads its reference from a file first: what a phase pays, and no arithmetic.

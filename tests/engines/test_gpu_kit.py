@@ -36,18 +36,6 @@ def test_everything_is_measured_at_a_toy_shape(bench: Bench, tmp_path: Path):
     assert steps.keys() == {"update", "logprobs", "scoring", "adamw"} and steps["update"]["mfu"] is None
 
 
-def test_flops_are_six_a_parameter_and_token_and_attention(bench: Bench):
-    gpu_first, workload = bench("gpu_first"), bench("workload")
-    shape = workload.SHAPES["qwen3-1.7b"]
-    groups = workload.make_groups(1, prompt=100, rows=1 + 1, response=50, vocabulary=300)
-    flat, answers, pairs = gpu_first.count_tokens(groups)
-    assert (flat, answers, pairs) == (200, 100, 5000 + 2 * (5000 + 1250))
-    layers = shape.layers * shape.hidden * (2 * 2048 + 2 * 1024 + 3 * shape.ffn)
-    head = shape.hidden * shape.vocabulary
-    expected = 6 * (layers * flat + head * answers) + 12 * shape.layers * pairs * 2048
-    assert gpu_first.flops(shape, groups, 3) == expected
-
-
 @pytest.mark.parametrize(
     ("text", "name"),
     [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA L40S", "L40S"), ("NVIDIA L4", "L4"), ("NVIDIA H100 PCIe", None)],

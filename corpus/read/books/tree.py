@@ -4,6 +4,7 @@ import codecs
 import re
 import stat
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -100,16 +101,16 @@ def is_text_file(path: Path) -> bool:
         return b"\0" not in file.read(1024)
 
 
-class _Files:
+class _Files(ABC):
     """Texts of a tree's files. A file that declares no encoding has the one that another file of the book declares."""
 
+    @abstractmethod
     def names(self) -> Sequence[str]:
         """Paths of all files."""
-        raise NotImplementedError
 
+    @abstractmethod
     def content(self, name: str) -> bytes:
         """A file's bytes; empty if there is no such file, or it is too large."""
-        raise NotImplementedError
 
     def text(self, name: str) -> str:
         """A file's text; empty if `content` is."""

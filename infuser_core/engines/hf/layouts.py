@@ -153,12 +153,12 @@ class SlotCache:
     def resized(self, rows: Sequence[int], count: int, capacity: int) -> "SlotCache":
         """Move the keys and values of some rows to a cache of `count` rows; this one is empty afterwards."""
         cache = SlotCache(count, capacity, self.lengths_R.device)
-        kept_K, width = torch.tensor(rows, dtype=torch.int64, device=self.lengths_R.device), min(capacity, self.longest)
+        rows_K, width = torch.tensor(rows, dtype=torch.int64, device=self.lengths_R.device), min(capacity, self.longest)
         for layer in list(self._pairs):
             # Layer by layer, so that only one exists twice.
             pair = self._pairs.pop(layer)
             for old, new in zip(pair, cache._allocate(layer, *pair), strict=True):
-                new[: len(rows), :, :width] = old[:, :, :width].index_select(0, kept_K)
+                new[: len(rows), :, :width] = old[:, :, :width].index_select(0, rows_K)
         return cache
 
     def joining(self, pairs: Sequence[tuple[int, int]]) -> "JoiningRows":

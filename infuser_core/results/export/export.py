@@ -32,7 +32,7 @@ def export(
     """
     if questions and (adapter or role != "solver"):
         raise UsageError("--questions: a data set has no role and no adapter", hint="leave out --role and --adapter")
-    root = settings.store_root() if store is None else Path(store).absolute()
+    root = settings.store_root(store)
     run, out = runs.find_run(root, run), Path(out)
     # Check first, before anything is written: the hub's refusal takes only a second.
     repository = hub.create_repository(push, "dataset" if questions else "model") if push else None
