@@ -79,10 +79,13 @@ def wait_on(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 CONNECT = """
+import atexit
 from infuser_core.engines.cluster.machines import connected
 from infuser_core.errors import EngineError
 try:
-    print(connected(None, cores=1).get_runtime_context().get_session_name())
+    ray = connected(None, cores=1)
+    print(ray.get_runtime_context().get_session_name())
+    atexit.register(lambda: print(len(ray.nodes())))
 except EngineError as error:
     print(error.message, error.hint)
 """
@@ -102,3 +105,5 @@ def test_a_long_temporary_folder_has_a_short_one_for_sockets_or_is_named(tmp_pat
     wanted = "session_" if variable == "TMPDIR" else f"{folder} is too long for Ray's sockets"
     assert done.stdout.startswith(wanted), done.stdout
     assert variable == "TMPDIR" or "set RAY_TMPDIR" in done.stdout
+    # Ray runs until this process has disconnected from it.
+    assert variable == "RAY_TMPDIR" or done.stdout.endswith("\n1\n"), done.stdout

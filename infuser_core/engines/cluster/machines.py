@@ -8,7 +8,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ LONGEST_FOLDER = 107 - len("/ray/session_2026-01-01_00-00-00_000000_4194304/sock
 """Most bytes of the path of a temporary folder: Ray puts sockets below it, whose paths Linux limits to 107 bytes."""
 SHORT_FOLDER = "/tmp"
 
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
 _lock = threading.Lock()
 
 
@@ -80,9 +79,12 @@ def connected(cluster: RayCluster | None, *, cores: int) -> Any:
 
     with _lock:
         if not ray.is_initialized():
-            # Started from a thread that lives as long as this process: Linux ends Ray's processes with the thread that
-            # started them, and on the main thread Ray would replace the signal handlers.
-            _starter.submit(_start, ray, cluster, cores).result()
+            # Started from a thread that lives as long as this process: Linux kills Ray's processes with the thread that
+            # started them, and on the main thread Ray would replace the signal handlers. A daemon thread, since the
+            # interpreter joins all others before Ray disconnects, which then waits a minute for a dead server.
+            start: Future[None] = Future()
+            threading.Thread(target=_keep_started, args=(start, ray, cluster, cores), name="ray", daemon=True).start()
+            start.result()
     return ray
 
 
@@ -181,6 +183,17 @@ def _socket_folder() -> str:
             )
         folder = SHORT_FOLDER
     return f"{folder}/ray"
+
+
+def _keep_started(start: Future[None], ray: Any, cluster: RayCluster | None, cores: int) -> None:
+    """Start or join Ray, report it to `start`, and stay alive if it runs."""
+    try:
+        _start(ray, cluster, cores)
+    except BaseException as error:
+        start.set_exception(error)
+        return
+    start.set_result(None)
+    threading.Event().wait()
 
 
 def _start(ray: Any, cluster: RayCluster | None, cores: int) -> None:
