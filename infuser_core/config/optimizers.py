@@ -28,6 +28,11 @@ class Options:
     """Whether each element of a direction depends on its own gradient alone. Otherwise questions are scored one by one,
     and `Optimizer.elementwise` is None."""
 
+    moment_bytes: ClassVar[float] = 4.0
+    """Bytes of one number of a moment."""
+    extra: ClassVar[str] = ""
+    """Optional package that it needs, whose extra has the same name; empty for none."""
+
     weight_decay: float = 0.01
     """Decoupled weight decay, on every parameter."""
     max_grad_norm: float = 1.0

@@ -55,13 +55,13 @@ def free_host_memory() -> int:
     return int(min(int(available[1]) * 1024 if available else total // 2, max(0.0, limit - used)))
 
 
-def require_memory(weights: int, width: int, *, free: int, purpose: str, adapters: int = 0) -> None:
+def require_memory(weights: int, width: float, *, free: int, purpose: str, adapters: int = 0) -> None:
     """Raise EngineError if `width` bytes per weight and the training state of the adapters exceed `free` bytes."""
     needed = width * weights + STATE * adapters
     if needed > free:
         raise EngineError(
             f"the model has {weights:,} weights: {purpose} takes {needed / 1e9:,.1f} GB of memory, "
-            f"{width} bytes each, and {free / 1e9:,.1f} GB are free",
+            f"{width:.3g} bytes each, and {free / 1e9:,.1f} GB are free",
             hint="choose a smaller model or a larger machine; `infuser plan` says what training takes",
         )
 
