@@ -50,7 +50,7 @@ def pack_layers(model: PreTrainedModel, device: torch.device) -> None:
 
 @torch.no_grad()
 def round_layers(model: PreTrainedModel) -> None:
-    """Round the linear layers of `model`, except its output layer, to the values that their 4-bit numbers stand for."""
+    """Round the linear layers of `model`, except its output layer, to the values of their 4-bit numbers."""
     for path in linear_layers(model):
         weight = model.get_submodule(path).weight
         assert isinstance(weight, Tensor)

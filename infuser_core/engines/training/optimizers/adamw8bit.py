@@ -6,30 +6,20 @@ Weights, gradients and the computation of a step are fp32.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
-from infuser_core.config.optimizers import AdamWOptions
+from infuser_core.config.optimizers import AdamW8bitOptions
 from infuser_core.engines.training.flat import CPU_CHUNK, DEVICE_CHUNK, FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer, Rows, named_moments
 from infuser_core.engines.training.optimizers.adamw import update
 
 BLOCK = 256
 """Numbers that share a scale."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW8bitOptions(AdamWOptions):
-    """Constants of AdamW with 8-bit moments: AdamW's own."""
-
-    trainers: ClassVar[tuple[str, ...]] = ("local",)
-    moment_bytes: ClassVar[float] = 1 + 4 / BLOCK
-    extra: ClassVar[str] = "bitsandbytes"
 
 
 class Moment:
@@ -85,7 +75,7 @@ def named_tensors(name: str, codes: Tensor, scales: Tensor) -> list[tuple[str, T
 
 @cache
 def _table(is_root: bool, device: torch.device) -> Tensor:
-    """The 256 numbers that codes stand for; a root has no sign."""
+    """The number of each of the 256 codes; a root has no sign."""
     from bitsandbytes.functional import create_dynamic_map
 
     table: Tensor = create_dynamic_map(signed=not is_root).to(device)
@@ -125,8 +115,8 @@ class AdamW8bit(Optimizer[AdamW8bitOptions]):
         return dict(named_tensors(name, *zero_codes(weight)))
 
     def state(self) -> dict[str, Tensor]:
-        named = named_moments(self._first, self._second).items()
-        return {key: each for name, moment in named for key, each in named_tensors(name, moment.codes, moment.scales)}
+        moments = named_moments(self._first, self._second).items()
+        return {key: each for name, moment in moments for key, each in named_tensors(name, moment.codes, moment.scales)}
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         pieces = self._pieces(gradient, reference)
