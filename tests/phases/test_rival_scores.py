@@ -16,8 +16,9 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.cotrain.phases.training import by_group, train_group
 from infuser_core.cotrain.studies.candidates import SCORES, Candidate, named_scores, values_by_score
 from infuser_core.cotrain.studies.question_gradients import load_flat
-from infuser_core.cotrain.studies.rivals import RivalData, embed_texts
+from infuser_core.cotrain.studies.rivals import RivalData
 from infuser_core.cotrain.studies.scores import bm25, cropi
+from infuser_core.engines.hf.causal_lm import embed_texts
 from infuser_core.schemas import InfluenceScore, Question
 
 OBJECTIVE = objective_settings(tis_cap=None, max_tokens=1)
@@ -116,7 +117,7 @@ def test_costly_scores_are_those_of_their_plain_formulas(tmp_path: Path) -> None
     arguments = (questions, own, answers, dev, [], trainer, checkpoint, OBJECTIVE)
     places = {"reference": tmp_path / "dev.safetensors", "workspace": tmp_path}
     values = values_by_score(named_scores(*arguments, **places, old_rollouts=old))
-    for name, rows in groups.items():
+    for name in groups:
         others = [learnability[name] * learnability[o] * float(unit[name] @ unit[o]) for o in groups if o != name]
         assert values["learnalign"][name] == pytest.approx(np.mean(others), rel=1e-3, abs=1e-6)
         old_N = gradient([train_group(old_groups[name], centre([row.reward for row in old_groups[name]]))])
@@ -140,6 +141,6 @@ def test_costly_scores_are_those_of_their_plain_formulas(tmp_path: Path) -> None
 
 def test_embeddings_have_length_one_and_texts_of_other_words_differ(tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
-    units_QD = embed_texts(tmp_path / "anchor", ["w5", "w9 w12", "w5"])
+    units_QD = np.array(embed_texts(tmp_path / "anchor", ["w5", "w9 w12", "w5"]))
     assert np.linalg.norm(units_QD, axis=1) == pytest.approx(np.ones(3))
     assert units_QD[0] == pytest.approx(units_QD[2]) and abs(units_QD[0] @ units_QD[1]) < 0.999

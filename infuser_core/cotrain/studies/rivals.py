@@ -57,10 +57,12 @@ class Rivals:
             learnability = row.solver_accuracy * (1 - row.solver_accuracy)
             weight = learnability / row.gradient_norm if row.gradient_norm else 0.0
             batch.append((own, [weight * advantage for advantage in centred_rewards(own)]))
+        from infuser_core.engines.hf.causal_lm import embed_texts
+
         names = [row.question_id for row in scores]
         folder = Path(checkpoint.path)
-        units_QD = embed_texts(folder, [questions[name].text for name in names])
-        dev_units_D = embed_texts(folder, [row.text for row in dev]).mean(axis=0)
+        units_QD = np.array(embed_texts(folder, [questions[name].text for name in names]))
+        dev_units_D = np.array(embed_texts(folder, [row.text for row in dev])).mean(axis=0)
         return cls(
             gradients=gradients,
             answers=answers,
@@ -84,16 +86,3 @@ class Rivals:
             candidates=len(self.similarities),
             similarity=self.similarities[name],
         )
-
-
-def embed_texts(folder: Path, texts: Sequence[str]) -> np.ndarray:
-    """Embed texts by a causal model: means of its last hidden states over the tokens, of length 1 [texts, D]."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    model = AutoModel.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False).eval()
-    with torch.no_grad():
-        rows = [model(torch.tensor([tokenizer.encode(text)])).last_hidden_state[0].mean(0) for text in texts]
-        units: np.ndarray = torch.nn.functional.normalize(torch.stack(rows).double(), dim=1).numpy()
-    return units
