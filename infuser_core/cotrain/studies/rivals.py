@@ -12,7 +12,7 @@ from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RivalData:
-    """What costly scores need to rate one question."""
+    """Gradients and similarities of one question that costly scores compare."""
 
     answer_dots: Sequence[float]
     """Inner product with the dev gradient of each answer's gradient, at its advantage."""
