@@ -258,6 +258,13 @@ def test_a_trained_model_in_4_bits_says_ranks_and_learns_nearly_the_same(
     assert float(flat_logprobs(engine, good).mean()) > before + 0.005
 
 
+def test_a_trainer_that_slept_computes_with_the_same_4_bits(small: Path) -> None:
+    engine, groups = trainer(at(small)), make_groups(SHAPES)
+    before = flat_logprobs(engine, groups)
+    engine.sleep()
+    assert torch.equal(flat_logprobs(engine, groups), before)
+
+
 def test_a_missing_package_is_named() -> None:
     with pytest.raises(EngineError, match="the trainer needs the package no_such_package") as refused:
         require_extra("the trainer", "no_such_package")
