@@ -76,8 +76,10 @@ def attach_adapters(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parame
     Raises CheckpointError if names or shapes of the folder's weights differ.
     """
     inject_adapter_in_model(adapter_config(folder), model)
+    # The model's dtype: a layer in 4 bits has none to follow.
+    wide = torch.promote_types(model.dtype, torch.float32)
     for parameter in trained_parameters(model).values():
-        parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
+        parameter.data = parameter.data.to(wide)
     return fill_adapters(model, folder)
 
 
