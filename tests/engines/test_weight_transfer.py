@@ -1,8 +1,11 @@
 """Weights that go from a trainer to living engines through memory: what arrives, what is noticed, what falls back."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,9 @@ from engine_tiny import make_checkpoint, make_groups, step, trainer
 from places import SUPPORT
 from safetensors.torch import load_file, save_file
 
+from infuser_core.config.roles import AdapterSettings
+from infuser_core.engines.hf.causal_lm import copy_model
+from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.service import weight_transfer
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.sampler import ServiceSampler
@@ -125,6 +131,77 @@ def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
     with pytest.warns(EngineWarning, match=told):
         sampler.load(saved("second"))
     assert (sampler.channel, sampler.starts) == ("fresh", 2)
+
+
+@pytest.fixture
+def adapted(tmp_path: Path, anchor: Checkpoint) -> Checkpoint:
+    """Adapters of the anchor's model, as a store holds them."""
+    base, folder = tmp_path / "base" / "base-1", tmp_path / "anchor" / "anchor-1"
+    for each in (base, folder):
+        each.mkdir(parents=True)
+    copy_model(Path(anchor.path), base)
+    prepare_adapter(base, folder, adapter=AdapterSettings(rank=3, alpha=7), seed=0)
+    return Checkpoint(checkpoint_id="adapted", role="solver", step=0, path=str(folder))
+
+
+def train_adapter(board: Board, adapted: Checkpoint) -> Checkpoint:
+    """Save a trainer's adapters after a step in which B leaves zero."""
+    engine = trainer(adapted, board=board, dtype=board._dtype)
+    step(engine, make_groups([(4, [5, 6])]))
+    folder = Path(adapted.path).with_name("second")
+    folder.mkdir()
+    engine.save(folder)
+    return Checkpoint(checkpoint_id="second", role="solver", step=1, path=str(folder))
+
+
+def test_adapters_arrive_alone_and_the_base_model_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, board: Board, adapted: Checkpoint, tmp_path: Path
+) -> None:
+    reads = tmp_path / "reads"
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PLAIN_READS", str(reads))
+    sampler = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board)
+    try:
+        sampler.load(adapted)
+        (start,) = sampler.agreements
+        # 24 matrices and norms, the output layer tied to the first of them, and A and B of 14 layers.
+        assert start.tensors == 25 + 28
+        after = train_adapter(board, adapted)
+        sampler.load(after)
+        transfer = board.find(Path(after.path))
+        assert transfer is not None
+        assert reads.read_text().split()[-1] == str(transfer.files[HERE].path)
+        # The header is of a few kilobytes.
+        size = getattr(torch, board._dtype).itemsize * sum(map(prod, transfer.shapes.values()))
+        assert size < transfer.files[HERE].path.stat().st_size < size + 8192
+        copied = shutil.copytree(after.path, Path(after.path).with_name("copied"))
+        for checkpoint, channel, tensors in ((after, "memory", 28), (replace(after, path=str(copied)), "files", 53)):
+            sampler.load(checkpoint)
+            (found,) = sampler.agreements
+            assert (sampler.channel, sampler.starts, found.tensors) == (channel, 1, tensors)
+            assert found.mean < (1e-5 if board._dtype == "float32" else 0.05)
+    finally:
+        sampler.close()
+
+
+@pytest.mark.parametrize("board", ["float32"], indirect=True)
+@pytest.mark.parametrize(("spoil", "reason"), [
+    ("wrong", r"checksums of 1 of 28 tensors differ, e.g. base_model.*layers.0.self_attn.o_proj.lora_A.weight"),
+    ("stale", r"log-probabilities of 68 sampled tokens differ"),
+])  # fmt: skip
+def test_adapters_that_arrive_badly_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, board: Board, adapted: Checkpoint, spoil: str, reason: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PLAIN_SPOIL", spoil)
+    sampler = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board)
+    try:
+        sampler.load(adapted)
+        with pytest.warns(EngineWarning, match=reason):
+            sampler.load(train_adapter(board, adapted))
+        assert (sampler.channel, sampler.starts) == ("fresh", 2)
+    finally:
+        sampler.close()
 
 
 @pytest.mark.parametrize("board", ["float32"], indirect=True)

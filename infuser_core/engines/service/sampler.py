@@ -18,7 +18,14 @@ from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_o
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, read_config, read_end_tokens
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.renderer import Renderer, require_room
-from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
+from infuser_core.engines.service.launch import (
+    HF,
+    START_SECONDS,
+    VLLM,
+    ServiceOptions,
+    adapter_settings,
+    interpreter,
+)
 from infuser_core.engines.service.local_engines import LocalEngines
 from infuser_core.engines.service.sample_call import SampleCall
 from infuser_core.engines.service.sync_check import (
@@ -40,6 +47,7 @@ from infuser_core.protocols import (
     no_progress,
 )
 from infuser_core.schemas import Checkpoint, Role
+from infuser_core.store.adapter_files import BASE_KEY, base_folder, read_adapter
 from infuser_core.system.worker import Peer, WorkerProcess, wait
 
 EngineHosts = Sequence[LocalEngines | RemoteEngines]
@@ -78,6 +86,7 @@ class ServiceSampler:
         self._engine_facts: dict[str, Any] = {}
         self._asleep = False
         self._shape: Any = None
+        self._merged = False
         self._limit: int | None = None
         self._longest: int | None = None
         self._converted: frozenset[str] = frozenset()
@@ -130,7 +139,11 @@ class ServiceSampler:
         self._limit = min((limit for limit in limits if limit), default=None)
         self._longest = None if longest is None else self._limit
         self._folder = folder
-        self._take(folder, shape=(self._longest, {**config.to_dict(), "_name_or_path": ""}))
+        base = base_folder(folder)
+        self._merged = base is not None and not adapter_settings(self._options, folder)
+        # An engine that takes adapters keeps its base model, and room for adapters of one shape.
+        adapter = (base, {**(read_adapter(folder) or {}), BASE_KEY: ""})
+        self._take(folder, shape=(self._longest, {**config.to_dict(), "_name_or_path": ""}, adapter))
 
     def sample(
         self,
@@ -193,7 +206,7 @@ class ServiceSampler:
                 warnings.warn(text, EngineWarning, stacklevel=2)
         self.close()
         self._shape = shape
-        with closing(PlainModel(folder, self._dtype)) as expected, self._end_on_error():
+        with closing(PlainModel(folder, self._dtype, merged=self._merged)) as expected, self._end_on_error():
             self.starts += 1
             self._hosts = self._new_hosts()
             self._on_all_machines(lambda host: host.start(folder, longest=self._longest))
@@ -206,7 +219,11 @@ class ServiceSampler:
     def _renew(self, folder: Path) -> None:
         """Load new weights into running engines: those that a trainer has transferred, or else those of the files."""
         transfer = self._board.find(folder, self._machines) if self._board else None
-        expected = TransferredWeights(folder, self._dtype, transfer) if transfer else PlainModel(folder, self._dtype)
+        expected = (
+            TransferredWeights(folder, self._dtype, transfer)
+            if transfer
+            else PlainModel(folder, self._dtype, merged=self._merged)
+        )
         with closing(expected), self._end_on_error():
             self.wake()
             weights = {machine: file.path for machine, file in transfer.files.items()} if transfer else {}
@@ -242,7 +259,8 @@ class ServiceSampler:
         ]
         agreements = expected.check(names, prompts, responses, precision(self._dtype, self._options.vllm))
         if fresh:
-            if self._board:
+            # Engines that get merged copies cannot take adapters from memory.
+            if self._board and not self._merged:
                 first = [list(completion.token_ids) for completion in chain.from_iterable(responses[0])]
                 self._board.request(self._machines, first)
             self._converted = frozenset(chain.from_iterable(map(expected.differing, checksums)))

@@ -21,6 +21,9 @@ BEAT_SECONDS = 1.0
 FORCED = "forced"
 """Parameter of requests for log-probabilities of fixed responses: these responses by key of the request."""
 
+ADAPTER = "adapter"
+"""Folder with the adapter's files, in the working folder of an engine that takes adapters by request."""
+
 COMMANDS = ("load", "checksums", "sleep", "wake")
 """Methods of an engine that the sampler calls by commands."""
 

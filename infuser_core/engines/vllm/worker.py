@@ -8,10 +8,11 @@ import sys
 from collections import Counter
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from infuser_core.engines.service.checksum import whole
-from infuser_core.engines.service.server import FORCED, Row, main
+from infuser_core.engines.service.server import ADAPTER, FORCED, Row, main
 
 PROCESSOR = "infuser_core.engines.vllm.logits:DrawTokens"
 """The logits processor, as vllm's own processes import it."""
@@ -25,6 +26,7 @@ class VLLMEngine:
     def __init__(self, settings: dict[str, Any]) -> None:
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import EngineArgs
+        from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
@@ -49,6 +51,9 @@ class VLLMEngine:
             # Defaults for the responses and tokens of a step: those for offline work, not for serving.
             usage_context=UsageContext.LLM_CLASS,
         )
+        self._new_adapter, self._adapter = LoRARequest, None
+        if settings.get("enable_lora"):
+            self._take_adapter()
 
     def facts(self) -> dict[str, Any]:
         """Return version, limits and dtype, in plain values."""
@@ -76,7 +81,7 @@ class VLLMEngine:
             detokenize=False,
             output_kind=self._whole,
         )
-        self._engine.add_request(key, {"prompt_token_ids": prompt}, request)
+        self._engine.add_request(key, {"prompt_token_ids": prompt}, request, lora_request=self._adapter)
 
     def step(self) -> list[Row]:
         """Compute one token of every unfinished response that fits in memory; returns the completed responses."""
@@ -94,9 +99,22 @@ class VLLMEngine:
         return sum(state.detokenizer.num_output_tokens() for state in states)
 
     def load(self) -> None:
-        self._engine.collective_rpc("reload_weights")
-        self._engine.apply_model(_pack_again)
+        if self._adapter is None:
+            self._engine.collective_rpc("reload_weights")
+            self._engine.apply_model(_pack_again)
+        else:
+            self._take_adapter()
         self._engine.reset_prefix_cache()
+
+    def _take_adapter(self) -> None:
+        """Replace the adapter by that of the files, under a new number: vLLM keeps those it knows."""
+        number = 1
+        if self._adapter is not None:
+            number = self._adapter.lora_int_id + 1
+            self._engine.remove_lora(self._adapter.lora_int_id)
+        path = str(Path(ADAPTER).absolute())
+        self._adapter = self._new_adapter(lora_name=str(number), lora_int_id=number, lora_path=path)
+        self._engine.add_lora(self._adapter)
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
         """Compute checksums of the tensors that all ranks together hold (see weights)."""
