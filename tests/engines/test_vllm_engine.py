@@ -210,6 +210,9 @@ def test_another_checkpoint_is_another_distribution_and_a_killed_engine_is_named
 ) -> None:
     other = checkpoint(model, folder, seed=7)
     before, pids = tokens(sampler.sample(groups(), GREEDY)), sampler.pids
+    # A CPU's engine has nothing to free, and says how deeply it would sleep.
+    sampler.sleep()
+    assert sampler.facts()["sleep_levels"] == [1]
     sampler.load(other)
     assert sampler.pids == pids and sampler.agreements[0].largest < 1e-4
     drawn = tokens(sampler.sample(groups(), GREEDY))

@@ -17,12 +17,14 @@ from safetensors.torch import load_file, save_file
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.local.hub import prepare_adapter
+from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service import weight_transfer
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.tensor_files import allocate_file, read_entries, write_run
 from infuser_core.errors import EngineWarning
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 RESPONSES = [[2, 3, 4]] * 8
@@ -131,6 +133,31 @@ def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
     with pytest.warns(EngineWarning, match=told):
         sampler.load(saved("second"))
     assert (sampler.channel, sampler.starts) == ("fresh", 2)
+
+
+@pytest.mark.parametrize("board", ["float32"], indirect=True)
+@pytest.mark.parametrize("level", [1, 2])
+def test_engines_that_slept_hold_the_weights_again_before_they_sample(
+    monkeypatch: pytest.MonkeyPatch, board: Board, anchor: Checkpoint, level: int
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PLAIN_LEVEL", str(level))
+    options = {"dtype": "float32", "device": "cpu", "threads": 1, "worker": "plain_engine"}
+    pool = EnginePool(sampler="vllm", trainer="fake", placement="colocated", max_trainers=1, sampler_options=options)
+    prompt = [PromptGroup(group_id="g", token_ids=[2, 5, 7], seeds=[0, 1])]
+    params = SamplingParams(temperature=1.0, max_tokens=6)
+    drawn = pool.sampler(anchor).sample(prompt, params)
+    engine = next(iter(pool._warm.values())).engine
+    assert "sleep_levels" not in engine.facts()
+    # Another engine's turn.
+    pool._engine_of("trainer", "solver")
+    assert (engine.forgets, engine.facts()["sleep_levels"]) == (level == 2, [level])
+    assert pool.sampler(anchor).sample(prompt, params) == drawn
+    # Level 2 reads the files again and proves them.
+    assert (engine.channel, engine.starts, engine.forgets) == ("files" if level == 2 else "fresh", 1, False)
+    engine.sleep()
+    assert engine.sample(prompt, params) == drawn
+    pool.close()
 
 
 @pytest.fixture

@@ -84,8 +84,14 @@ class PlainEngine:
             sums |= of_adapter(adapter, dtype, scale=read_scale(Path(ADAPTER)))
         return {name: [one] for name, one in sums.items()}
 
-    def sleep(self) -> None:
-        """Nothing to give back."""
+    def sleep(self) -> int:
+        """At the level of PLAIN_LEVEL; level 2 takes the weights."""
+        level = int(os.environ.get("PLAIN_LEVEL", "1"))
+        if level == 2:
+            with torch.no_grad():
+                for parameter in self._model.parameters():
+                    parameter.zero_()
+        return level
 
     def wake(self) -> None:
         """Nothing to take."""

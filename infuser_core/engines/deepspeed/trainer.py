@@ -30,11 +30,10 @@ from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
+from infuser_core.memory.hardware import HOST_SHARE
 from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint
 
-HOST_SHARE = 0.5
-"""Share of a machine's free memory that a parked state may take."""
 RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 
 

@@ -145,7 +145,7 @@ def launches(
             name=f"engine {place}",
             python=interpreter(options.worker),
             module=options.worker,
-            settings=engine_settings(options, model=model) | dict(adapter or {}),
+            settings=engine_settings(options, model=model) | dict(adapter or {}) | {"engines_here": count},
             environment={"OMP_NUM_THREADS": str(options.threads)} | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
             folder=scratch,
         )

@@ -95,6 +95,9 @@ class ServiceSampler:
         `memory`."""
         self.starts = 0
         """Number of times that engines were started; weights taken by running engines do not count."""
+        self.forgets = False
+        """Whether a sleeping engine has dropped its weights: a checkpoint must be loaded after `wake`."""
+        self._levels: list[int] = []
         self.agreements: list[Agreement] = []
         """Results of the check after the last change of weights, by engine."""
 
@@ -114,6 +117,7 @@ class ServiceSampler:
             "machines": len(self._hosts),
             "weights": self.channel,
             "max_model_len": self._limit,
+            **({"sleep_levels": sorted(set(self._levels))} if self._levels else {}),
             **{name: self._engine_facts[name] for name in ("vllm", "head_dtype") if name in self._engine_facts},
         }
 
@@ -160,16 +164,17 @@ class ServiceSampler:
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         require_room(groups, params, self._limit, self._vocabulary)
-        if not self._hosts:
+        if not self._hosts or self.forgets:
             self._take(self._folder, shape=self._shape)
         self.wake()
         return self._draw(self._engines, groups, params, progress, keep)
 
     def sleep(self) -> None:
-        """Free the accelerators' memory until the next request: weights move to the host, cached prompts are lost."""
+        """Free the accelerators' memory until the next request: weights move to the host if its memory has room for
+        them, else they are dropped. Cached prompts are lost."""
         if self._hosts and not self._asleep:
-            self._ask("sleep")
-            self._asleep = True
+            self._levels = self._ask("sleep")
+            self._asleep, self.forgets = True, 2 in self._levels
 
     def wake(self) -> None:
         """Let the engines take back the memory that `sleep` freed."""
@@ -233,7 +238,7 @@ class ServiceSampler:
             if transfer:
                 # The transferred file will be reused: later reads must get the checkpoint's own files.
                 self._on_all_machines(lambda host: host.show(folder))
-        self.channel = "memory" if transfer else "files"
+        self.channel, self.forgets = "memory" if transfer else "files", False
 
     def _new_hosts(self) -> EngineHosts:
         """Create the engines of every machine, not yet started."""
@@ -328,4 +333,4 @@ class ServiceSampler:
     def _end(self, *, keep_output: bool) -> None:
         for host in self._hosts:
             host.close(keep_output=keep_output)
-        self._hosts, self._asleep = [], False
+        self._hosts, self._asleep, self.forgets = [], False, False

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+from infuser_core.memory.hardware import free_host_memory
 from infuser_core.protocols import PromptGroup, TrainGroup, TrainRow
 from infuser_core.store import adapter_files
 
@@ -74,7 +75,6 @@ class Memory:
         # Imported here: commands that only plan a run need no torch.
         import torch
 
-        from infuser_core.engines.local.memory import free_host_memory
         from infuser_core.engines.training.tensor_files import allocate_file
 
         kind = getattr(torch, dtype)

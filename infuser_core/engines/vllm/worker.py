@@ -13,6 +13,7 @@ from typing import Any
 
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.server import ADAPTER, FORCED, Row, main
+from infuser_core.memory.hardware import free_host_memory, sleep_level
 
 PROCESSOR = "infuser_core.engines.vllm.logits:DrawTokens"
 """The logits processor, as vllm's own processes import it."""
@@ -24,6 +25,7 @@ class VLLMEngine:
     """service.server.Engine over a vLLM engine in this process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        self._engines_here, self._level = settings.pop("engines_here"), 0
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import EngineArgs
         from vllm.lora.request import LoRARequest
@@ -126,11 +128,24 @@ class VLLMEngine:
             for name in ranks[0]
         }
 
-    def sleep(self) -> None:
-        self._engine.sleep(level=1)
+    def sleep(self) -> int:
+        """Sleep at the level that main memory allows at the first time; returns the level."""
+        if self._adapter is not None:
+            # Layers with adapters cannot read their weights again.
+            self._level = 1
+        if not self._level:
+            weights = sum(self._engine.apply_model(_count_bytes))
+            self._level = sleep_level(weights, engines=self._engines_here, free=free_host_memory())
+        self._engine.sleep(level=self._level)
+        return self._level
 
     def wake(self) -> None:
         self._engine.wake_up()
+
+
+def _count_bytes(model: Any) -> int:
+    """Count the bytes of this rank's weights."""
+    return sum(parameter.nbytes for parameter in model.parameters())
 
 
 def _pack_again(model: Any) -> None:
