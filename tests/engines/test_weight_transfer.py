@@ -187,12 +187,11 @@ def test_adapters_arrive_alone_and_the_base_model_is_read_once(
     reads = tmp_path / "reads"
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setenv("PLAIN_READS", str(reads))
-    sampler = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board)
+    sampler = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board, engines=2)
     try:
         sampler.load(adapted)
-        (start,) = sampler.agreements
         # 24 matrices and norms, the output layer tied to the first of them, and A and B of 14 layers.
-        assert start.tensors == 25 + 28
+        assert [found.tensors for found in sampler.agreements] == [25 + 28] * 2
         after = train_adapter(board, adapted)
         sampler.load(after)
         transfer = board.find(Path(after.path))
@@ -204,9 +203,10 @@ def test_adapters_arrive_alone_and_the_base_model_is_read_once(
         copied = shutil.copytree(after.path, Path(after.path).with_name("copied"))
         for checkpoint, channel, tensors in ((after, "memory", 28), (replace(after, path=str(copied)), "files", 53)):
             sampler.load(checkpoint)
-            (found,) = sampler.agreements
-            assert (sampler.channel, sampler.starts, found.tensors) == (channel, 1, tensors)
-            assert found.mean < (1e-5 if board._dtype == "float32" else 0.05)
+            assert (sampler.channel, sampler.starts) == (channel, 1)
+            for found in sampler.agreements:
+                assert (found.tensors, found.tokens) == (tensors, 68)
+                assert found.mean < (1e-5 if board._dtype == "float32" else 0.05)
     finally:
         sampler.close()
 

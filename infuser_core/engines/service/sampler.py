@@ -256,12 +256,23 @@ class ServiceSampler:
         if not fresh:
             for name, each in zip(names, checksums, strict=True):
                 expected.require_same(name, each, converted=self._converted)
-        # Keys are those of requests, place/row: two responses to each prompt.
-        forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(expected.forced)}
-        responses = [
-            self._draw([engine], prompts, expected.params, no_progress, no_keep, forced=forced)
-            for engine in self._engines
-        ]
+        # Every engine answers all prompts, all engines at the same time. Keys are those of requests, place/row: two
+        # responses to each prompt.
+        engines, forced = len(names), enumerate(expected.forced)
+        drawn = self._draw(
+            self._engines,
+            [prompt for prompt in prompts for _ in names],
+            expected.params,
+            no_progress,
+            no_keep,
+            forced={
+                f"{number // 2 * engines + engine}/{number % 2}": list(tokens)
+                for number, tokens in forced
+                for engine in range(engines)
+            },
+            owners=[*range(engines)] * len(prompts),
+        )
+        responses = [drawn[engine::engines] for engine in range(engines)]
         agreements = expected.check(names, prompts, responses, precision(self._dtype, self._options.vllm))
         if fresh:
             # Engines that get merged copies cannot take adapters from memory.
@@ -293,6 +304,7 @@ class ServiceSampler:
         keep: Keep,
         *,
         forced: Mapping[str, Sequence[int]] | None = None,
+        owners: Sequence[int] | None = None,
     ) -> list[list[Completion]]:
         call = SampleCall(
             engines,
@@ -303,6 +315,7 @@ class ServiceSampler:
             capacity=self._capacity,
             silent_seconds=self._options.silent_seconds,
             forced=forced,
+            owners=owners,
         )
         with self._end_on_error():
             return call.run(progress, keep)
