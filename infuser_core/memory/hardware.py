@@ -73,7 +73,8 @@ def free_host_memory(facts: Path = Path("/proc/meminfo"), groups: Path = CONTROL
 
 
 HOST_SHARE = 0.5
-"""Share of a machine's free main memory that the state of idle engines may take."""
+"""Share of a machine's free main memory that the state of idle engines may take: pinned copies may be twice as large as
+their contents, since torch allocates them in powers of two."""
 
 
 def sleep_level(weights: int, *, engines: int, free: int) -> int:
