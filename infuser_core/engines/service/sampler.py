@@ -259,7 +259,7 @@ class ServiceSampler:
         # Every engine answers all prompts, all engines at the same time. Keys are those of requests, place/row: two
         # responses to each prompt.
         engines, forced = len(names), enumerate(expected.forced)
-        drawn = self._draw(
+        rows = self._draw(
             self._engines,
             [prompt for prompt in prompts for _ in names],
             expected.params,
@@ -272,7 +272,7 @@ class ServiceSampler:
             },
             owners=[*range(engines)] * len(prompts),
         )
-        responses = [drawn[engine::engines] for engine in range(engines)]
+        responses = [rows[engine::engines] for engine in range(engines)]
         agreements = expected.check(names, prompts, responses, precision(self._dtype, self._options.vllm))
         if fresh:
             # Engines that get merged copies cannot take adapters from memory.

@@ -235,10 +235,10 @@ class PlainModel(ExpectedWeights):
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the tensors of the model and of the adapter, by their names in files; tied ones under each name."""
-        named: dict[str, Tensor] = dict(self._model.result().named_parameters(remove_duplicate=False))
-        adapter = {name: each for name, each in named.items() if ".lora_" in name}
+        tensors: dict[str, Tensor] = dict(self._model.result().named_parameters(remove_duplicate=False))
+        adapter = {name: each for name, each in tensors.items() if ".lora_" in name}
         # peft moves a layer with an adapter into another one.
-        weights = {name.replace(".base_layer.", "."): each for name, each in named.items() if name not in adapter}
+        weights = {name.replace(".base_layer.", "."): each for name, each in tensors.items() if name not in adapter}
         return weights, rename_for_peft(adapter)
 
     def _score(self, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
