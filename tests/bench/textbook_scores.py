@@ -28,6 +28,7 @@ SAME = {"-": "−–—‐‑", "*": "∗⋆", "·": "⋅∙•", "···": "⋯
 """Signs that fonts and sources write differently, by the one that is compared."""
 PLAIN = {ord(other): sign for sign, others in SAME.items() for other in others}
 FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.DOTALL | re.MULTILINE)
+ESCAPE = re.compile(r"\\([^\w\s])")
 SUPER = re.compile("[⁰¹²³⁴-⁹⁺⁻ⁿⁱ]+")
 SUB = re.compile("[₀-₉₊₋]+")
 SWAPPED = re.compile(r"(\^\{[^{}]*\})(_\{[^{}]*\})")
@@ -59,7 +60,8 @@ def score(text: str, truth: Truth) -> Counter[str]:
     signs = formula_key(text)
     formulas = Counter(key for key in truth.formulas if len(key) >= LEAST_SIGNS)
     right = Counter({key: min(count, signs.count(key)) for key, count in formulas.items()})
-    lines = [line.rstrip() for line in text.splitlines()]
+    # Listings that a tool writes as prose have Markdown's escapes.
+    lines = Counter(map(str.rstrip, text.splitlines())) | Counter(map(str.rstrip, ESCAPE.sub(r"\1", text).splitlines()))
     source_lines = [line.rstrip() for line in truth.lines if line.strip()]
     places, errors = compare_paragraphs(truth.paragraphs, text)
     return Counter(
@@ -72,8 +74,8 @@ def score(text: str, truth: Truth) -> Counter[str]:
             "built": sum(count for key, count in right.items() if is_built(key)),
             "built of": sum(count for key, count in formulas.items() if is_built(key)),
             "marks": len(MARK.findall(text)),
-            "lines": count_common(source_lines, lines),
-            "lines unindented": count_common(map(str.strip, source_lines), map(str.strip, lines)),
+            "lines": count_common(source_lines, lines.elements()),
+            "lines unindented": count_common(map(str.strip, source_lines), map(str.strip, lines.elements())),
             "lines of": len(source_lines),
             "cells": count_cells(truth.rows, table_rows(text)),
             "cells of": sum(bool(cell) for row in truth.rows for cell in row),
@@ -155,7 +157,7 @@ def compare_paragraphs(paragraphs: Sequence[str], text: str) -> tuple[list[int],
         part = min(part for part, count in counts.items() if count == max(counts.values()))
         start = min(vote for vote in votes if vote // SLACK == part)
         places.append(start)
-        end = offsets[min(start + len(own), len(offsets) - 1)] + SLACK
+        end = offsets[min(start + len(own) + 2 * SLACK, len(offsets) - 1)] + SLACK
         window = text[offsets[max(start - SLACK, 0)] : end]
         errors += min(len(paragraph), closest_distance(paragraph, window))
     return places, errors
