@@ -266,9 +266,12 @@ class EnginePool:
         store has trained nothing in this process, so that the next request loads.
         """
         with self._lock:
-            warm = self._warm.get(("trainer", checkpoint.role)) or self._parked.get(checkpoint.role)
+            own = self._warm.get(("trainer", checkpoint.role))
+            warm = own or self._parked.get(checkpoint.role)
             if warm is not None and warm.saved_step == checkpoint.step:
                 warm.checkpoint_id = checkpoint.checkpoint_id
+                if own is not None and hasattr(own.engine, "adopt"):
+                    own.engine.adopt(checkpoint)
 
     def close(self) -> None:
         """Close and forget every engine."""
@@ -300,7 +303,7 @@ class EnginePool:
             parked = self._parked.pop(checkpoint.role, None) if kind == "trainer" else None
         if parked is not None and parked.engine is warm.engine:
             if parked.checkpoint_id == checkpoint.checkpoint_id:
-                warm.engine.take(checkpoint.role)
+                warm.engine.take(checkpoint)
                 return
             warm.engine.drop(checkpoint.role)
         faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")

@@ -83,6 +83,14 @@ class TokenBudget:
         """Whether the budget is configured or predicted."""
         return bool(self._origin)
 
+    def limits(self) -> dict[str, Any]:
+        """Return the fields of a Packer that the budget decides; after a halving, a longer response is not refused."""
+        return {
+            "token_budget": self.tokens,
+            "kept_tokens": self.kept_tokens,
+            "stretches": self.automatic or bool(self._halved),
+        }
+
     def predict(self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0) -> None:
         """Predict the budget for which `free` bytes suffice in addition to a loaded model (formulas of memory.sizes).
 
@@ -102,11 +110,16 @@ class TokenBudget:
         tokens = max(LEAST, min(self._most, fitting))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"
 
-    def halve(self, error: Exception, *, place: str) -> None:
-        """Halve the budget after memory ran out. Raises EngineError if it is already at its minimum."""
-        if self.tokens <= LEAST:
+    def halve(self, error: Exception, *, place: str, longest: int) -> None:
+        """Halve the budget after memory ran out in a pass.
+
+        Raises EngineError if nothing can be divided further: the budget is at its minimum, or not above the `longest`
+        response with its prompt.
+        """
+        if self.tokens <= max(LEAST, longest) and not self.kept_tokens:
             raise EngineError(
-                f"a micro-batch of {self.tokens} tokens does not fit into the memory: {str(error).splitlines()[0]}",
+                f"a micro-batch of {max(self.tokens, longest):,} tokens does not fit into the memory: "
+                f"{str(error).splitlines()[0]}",
                 hint="set engine.gradient_checkpointing true, or give the trainer more GPUs (`infuser plan`)",
             ) from error
         self._halved.append(f"{self.tokens} tokens in {place}")

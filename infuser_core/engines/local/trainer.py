@@ -1,7 +1,7 @@
 """A trainer on one device: packed forward and backward, optimizer steps, and optimizer-aware influence scores."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose_attention
 from infuser_core.engines.training.optimizer import OptimizerSetting
-from infuser_core.engines.training.packing import Packer
+from infuser_core.engines.training.packing import Packer, longest_row
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import enable_recomputation
 from infuser_core.engines.training.tensor_files import Shapes, read_entries, write_run
 from infuser_core.memory.sizes import Checkpointing
+from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
 from infuser_core.store.adapter_files import CONFIG, base_folder
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
@@ -87,12 +88,7 @@ class LocalTrainer(FlatTrainer):
         most = AUTOMATIC[self._device.type]
         self._budget = TokenBudget(token_budget, most=most, checkpointing=gradient_checkpointing)
         self._attention, self._attention_facts = attention, dict[str, str]()
-        self._packer = Packer(
-            token_budget=self._budget.tokens,
-            device=self._device,
-            dtype=self._master_dtype,
-            stretches=self._budget.automatic,
-        )
+        self._packer = Packer(device=self._device, dtype=self._master_dtype, **self._budget.limits())
         self._choice = ProbeChoice(probe)
         self._fast: FastProbe | None = None
         self._gradient_checkpointing = gradient_checkpointing
@@ -216,7 +212,9 @@ class LocalTrainer(FlatTrainer):
             **self._choice.facts(),
         }
 
-    def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
+    def _run_pass(
+        self, work: Callable[[], Result], groups: Sequence[TrainGroup], *, writes_gradient: bool = True
+    ) -> Result:
         """Run a whole pass; repeat it from the gradient before it if memory runs out or the fast probe fails."""
         # The copy costs seconds on an accelerator: 4.7 s at 1.7B parameters.
         gradient = self._flat.gradient.to("cpu", copy=True) if writes_gradient and self._accumulated else None
@@ -224,7 +222,7 @@ class LocalTrainer(FlatTrainer):
             try:
                 return work()
             except torch.OutOfMemoryError as error:
-                self._budget.halve(error, place="a pass over groups")
+                self._budget.halve(error, place="a pass over groups", longest=longest_row(groups))
             except UnknownLayerError as error:
                 self._choice.pass_over(error)
             # Only after the handler, since the error keeps the tensors of the pass alive.
@@ -237,7 +235,7 @@ class LocalTrainer(FlatTrainer):
                 self._flat.gradient.zero_()
 
     def _use_budget(self) -> None:
-        self._packer = replace(self._packer, token_budget=self._budget.tokens, kept_tokens=self._budget.kept_tokens)
+        self._packer = replace(self._packer, **self._budget.limits())
         if self._recomputation is not None:
             self._recomputation.kept_tokens = self._budget.kept_tokens
         self._fast = None
