@@ -19,7 +19,7 @@ from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.errors import EngineError
 from infuser_core.memory.shape import read_shape
-from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, activation_bytes_per_token
+from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, PRODUCTS, activation_bytes_per_token
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 
@@ -43,6 +43,21 @@ def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int,
     assert budget.facts()["token_budget_from"] == "predicted"
     assert budget.tokens == LEAST or budget.tokens * slope <= room
     assert budget.tokens == 131_072 or 2 * budget.tokens * slope > room
+
+
+@given(free=st.integers(0, 600), configured=st.booleans())
+def test_automatic_recomputation_keeps_the_products_of_as_many_tokens_as_fit(
+    anchor: Checkpoint, free: int, configured: bool
+) -> None:
+    budget, shape = TokenBudget(4096 if configured else "auto", most=4096, checkpointing="auto"), anchor.path
+    assert not budget.is_known
+    budget.predict(Path(shape), free=free * MIB, width=4, master=4)
+    slope = activation_bytes_per_token(read_shape(Path(shape)), width=4, retained=PRODUCTS)
+    assert budget.is_known and (not configured or budget.tokens == 4096)
+    assert budget.kept_tokens * slope <= SHARE * free * MIB
+    assert budget.kept_tokens == 4096 or (budget.kept_tokens + 1) * slope > SHARE * free * MIB - 12.0 * (
+        LOGIT_CELLS + PIECE + read_shape(Path(shape)).parameters
+    )
 
 
 def test_auto_settles_at_the_first_load_by_the_memory_that_is_free(anchor: Checkpoint) -> None:

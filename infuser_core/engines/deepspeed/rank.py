@@ -24,7 +24,7 @@ from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import ShardProbe, padding
 from infuser_core.engines.deepspeed.split import RankRows
-from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
+from infuser_core.engines.deepspeed.zero import Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
@@ -37,6 +37,7 @@ from infuser_core.engines.training.loss import PassTally, Sums, Values, forward_
 from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Packer, Segment
+from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_host, host_bytes
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import Recomputation, enable_recomputation
 from infuser_core.errors import EngineError
@@ -78,18 +79,6 @@ class RankProbed:
     tokens: int
     """Number of response tokens that it computed."""
     reference_norm: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedState:
-    """One rank's shard of a role's training state, copied to host memory."""
-
-    tensors: list[Tensor]
-    """Masters and both moments, pinned if there is an accelerator."""
-    steps: int
-    """Optimizer steps since the anchor."""
-    source: Path
-    """Folder of the checkpoint from which it was loaded."""
 
 
 P = ParamSpec("P")
@@ -159,7 +148,7 @@ class DeepSpeedRank:
         layout, facts = choose_attention("auto", config, dtype=dtype, device=self._device)
         self._attention, self._packer = facts["attention"], replace(self._packer, layout=layout)
         self._tied = tied_names(model)
-        policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
+        policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation, device=self._device)
         # The probe must be created before DeepSpeed shards the weights.
         self._probe = self._refusal = None
         try:
@@ -180,14 +169,11 @@ class DeepSpeedRank:
 
     def room(self) -> tuple[str, int, int]:
         """Return the name of this rank's machine, the bytes of its state, and the machine's free bytes."""
-        return gethostname(), sum(tensor.nbytes for tensor in self._state()), free_host_memory()
+        return gethostname(), host_bytes(self._state()), free_host_memory()
 
     def park(self, name: str) -> None:
         """Copy this rank's training state to host memory, under the name of a role."""
-        is_pinned = self._device.type == "cuda"
-        copies = [
-            torch.empty_like(tensor, device="cpu", pin_memory=is_pinned).copy_(tensor) for tensor in self._state()
-        ]
+        copies = copy_to_host(self._state())
         self._parked[name] = ParkedState(tensors=copies, steps=self._adamw.steps, source=self._source)
 
     def take(self, name: str, limits: Mapping[str, Any]) -> None:

@@ -36,8 +36,8 @@ class FlatTrainer:
     _packer: Packer
     _clock: ComputeClock
 
-    def __init__(self, optimizer: OptimizerSetting) -> None:
-        self._options = options_of(optimizer)
+    def __init__(self, optimizer: OptimizerSetting, *, write_beside: bool = False) -> None:
+        self._options, self._write_beside = options_of(optimizer), write_beside
         self._folder: Path | None = None
         self._accumulated = False
 
@@ -141,7 +141,7 @@ class FlatTrainer:
     def keep_gradient(self, path: Path) -> float:
         self._loaded()
         ascent = {name: -view.float() for name, view in self._flat.views(self._flat.gradient).items()}
-        write_tensors(ascent, path)
+        write_tensors(ascent, path, at_once=not self._write_beside)
         return self._flat.norm(self._flat.gradient)
 
     def save(self, path: Path) -> int:
@@ -153,6 +153,7 @@ class FlatTrainer:
             moments=optimizer.state(),
             state=TrainerState(step=optimizer.steps, optimizer=self._options.to_json()),
             adapter=self._adapter,
+            at_once=not self._write_beside,
         )
         return optimizer.steps
 
