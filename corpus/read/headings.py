@@ -206,7 +206,7 @@ def _levels_by_outline(votes: Counter[tuple[Style, int]], blocks: dict[Style, li
 
 
 def _levels_below_outline(levels: dict[Style, int], by_font: Mapping[Style, int], body: Style) -> dict[Style, int]:
-    """Levels of titles that no bookmark names: printed like those that bookmarks name, smaller, and larger than text."""
+    """Levels of titles that no bookmark names: in the face of those that one names, smaller, and larger than text."""
     faces = {(style[0], style[2]) for style in levels}
     least = min((style[1] for style in levels), default=0.0)
     below = [s for s in by_font if (s[0], s[2]) in faces and body[1] + 1 <= s[1] < least]
