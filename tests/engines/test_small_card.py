@@ -24,6 +24,7 @@ from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.causal_lm import copy_model, load_model
 from infuser_core.engines.local.hub import prepare_adapter, prepare_anchor, write_hub_layout
 from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.engines.service.launch import ServiceOptions, adapter_settings
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.evaluation.answering import render_messages
 from infuser_core.memory.shape import read_shape
@@ -360,3 +361,11 @@ def test_a_checkpoint_of_8_bit_moments_continues_bit_for_bit(pair: dict[str, Che
     assert moments == pytest.approx(0.508 * weights, rel=0.01)
     with pytest.raises(CheckpointError, match="was trained with adamw8bit"):
         trainer(at(half))
+
+
+def test_vllm_gets_adapters_on_4_bits_merged(small: Path) -> None:
+    assert is_packed(small)
+    options = ServiceOptions(dtype="bfloat16", device="cuda", threads=1)
+    assert adapter_settings(options, small) == {}
+    plain = adapted(small.parents[1], small.parents[1] / "source", base="full")
+    assert adapter_settings(options, plain)["enable_lora"]
