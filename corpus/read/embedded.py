@@ -8,7 +8,7 @@ from corpus.read import garble
 from corpus.read.file_kinds import count_pages
 from corpus.read.printed import PdfContent, RemovedText
 
-CONVERTER = "embedded-25"
+CONVERTER = "embedded-26"
 MAX_EMPTY_SHARE = 0.8
 """Share of pages without a usable text layer above which the source is rejected as needs_ocr."""
 
