@@ -204,8 +204,7 @@ def fuse_elementwise(model: PreTrainedModel) -> int:
             layer.forward = partial(_gated_forward, layer, forward)
         elif (epsilon := _norm_epsilon(layer)) is not None:
             layer.forward = partial(_norm_forward, layer, forward, epsilon)
-        elif isinstance(forward, MethodType) and _rotates(forward.__func__):
-            code = forward.__func__
+        elif isinstance(code := getattr(forward, "__func__", None), FunctionType) and _rotates(code):
             scope = code.__globals__ | {ROTATION: _rotation(code.__globals__[ROTATION])}
             copy = FunctionType(code.__code__, scope, code.__name__, code.__defaults__, code.__closure__)
             copy.__kwdefaults__ = code.__kwdefaults__
