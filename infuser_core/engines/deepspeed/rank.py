@@ -26,7 +26,6 @@ from infuser_core.engines.deepspeed.probe import ShardProbe, padding
 from infuser_core.engines.deepspeed.split import RankRows
 from infuser_core.engines.deepspeed.zero import Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
-from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import BatchScores
 from infuser_core.engines.service.checksum import Block, of_run
@@ -42,6 +41,7 @@ from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_ho
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import Recomputation, enable_recomputation
 from infuser_core.errors import EngineError
+from infuser_core.memory.hardware import free_host_memory
 from infuser_core.memory.sizes import LEAST, Checkpointing
 from infuser_core.system import fault_points as faults
 
