@@ -33,6 +33,7 @@ from infuser_core.engines.training.checkpoint import count_weights, read_state
 from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose_attention
+from infuser_core.engines.training.fused_elementwise import choose_elementwise, fuse_elementwise
 from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer, longest_row
 from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_host, host_bytes
@@ -73,6 +74,7 @@ class LocalTrainer(FlatTrainer):
         gradient_checkpointing: Checkpointing,
         probe: str,
         attention: str,
+        elementwise: str,
         deterministic: bool,
         roles: int = 1,
         free: Callable[[torch.device], int] = free_memory,
@@ -95,7 +97,8 @@ class LocalTrainer(FlatTrainer):
         most = AUTOMATIC[self._device.type]
         self._new_budget = partial(TokenBudget, token_budget, most=most, checkpointing=gradient_checkpointing)
         self._budgets: dict[str, TokenBudget] = {}
-        self._attention, self._attention_facts = attention, dict[str, str]()
+        self._attention, self._kernels = attention, dict[str, str]()
+        self._elementwise = elementwise
         self._packer = Packer(device=self._device, dtype=self._master_dtype, **self._budget.limits())
         self._choice = ProbeChoice(probe)
         self._fast: FastProbe | None = None
@@ -124,12 +127,15 @@ class LocalTrainer(FlatTrainer):
         self._role = str(checkpoint.role)
         model, trained = self._read_model(folder)
         self._recomputation = enable_recomputation(model, self._gradient_checkpointing)
-        if not self._attention_facts:
+        if not self._kernels:
             config = model.config.get_text_config()
-            layout, self._attention_facts = choose_attention(
+            layout, self._kernels = choose_attention(
                 self._attention, config, dtype=self._compute_dtype, device=self._device
             )
+            self._kernels |= choose_elementwise(self._elementwise, dtype=self._compute_dtype, device=self._device)
             self._packer = replace(self._packer, layout=layout)
+        if self._kernels["elementwise"] == "fused":
+            fuse_elementwise(model)
         self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
         adapter = base_folder(folder) is not None
@@ -300,7 +306,7 @@ class LocalTrainer(FlatTrainer):
             "device": device_name(self._device),
             "dtype": str(self._compute_dtype).removeprefix("torch."),
             "deterministic": self._deterministic,
-            **self._attention_facts,
+            **self._kernels,
             **self._budget.facts(),
             **self._choice.facts(),
         }
