@@ -147,7 +147,7 @@ def known_shapes() -> dict[str, Shape]:
     """Read the models of shapes.csv, by each of their names."""
     shapes: dict[str, Shape] = {}
     for row in read_table("shapes"):
-        numbers = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
+        numbers: dict[str, Any] = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
         shape = Shape(name=row["name"], tied=row["tied"] == "1", **numbers)
         shapes |= dict.fromkeys((row["name"], *row["also"].split()), shape)
     return shapes
