@@ -210,7 +210,11 @@ def _refill_adapters(model: PreTrainedModel, folder: Path, base: Path) -> bool:
     from infuser_core.engines.hf.adapters import adapter_config, fill_adapters
 
     attached = getattr(model, "peft_config", {}).get("default")
-    if Path(model.name_or_path) != base or attached is None or attached.to_dict() != adapter_config(folder).to_dict():
+    if (
+        Path(model.name_or_path or "") != base
+        or attached is None
+        or attached.to_dict() != adapter_config(folder).to_dict()
+    ):
         return False
     fill_adapters(model, folder)
     return True

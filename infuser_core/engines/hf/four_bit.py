@@ -5,6 +5,8 @@ product converts its matrix to the dtype of its input. Weights are rounded to bf
 not depend on the dtype in which a model was loaded. Import this module only where 4 bits are asked for.
 """
 
+from typing import Any
+
 import bitsandbytes
 import torch
 from bitsandbytes.functional import dequantize_4bit, quantize_4bit
@@ -26,11 +28,12 @@ class FourBitLinear(bitsandbytes.nn.Linear4bit):  # type: ignore[misc]
         device = states.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         bias = None if self.bias is None else self.bias.to(dtype)
-        state = self.weight.quant_state
+        weight: Any = self.weight
+        state = weight.quant_state
         if dtype == torch.float64:
             # The library's kernel for fp64 on a CPU returns numbers that it has not computed.
-            return nn.functional.linear(states, dequantize_4bit(self.weight.data, state).double(), bias)
-        output: Tensor = bitsandbytes.matmul_4bit(states.to(dtype), self.weight.t(), bias=bias, quant_state=state)
+            return nn.functional.linear(states, dequantize_4bit(weight.data, state).double(), bias)
+        output: Tensor = bitsandbytes.matmul_4bit(states.to(dtype), weight.t(), bias=bias, quant_state=state)
         return output
 
 
@@ -41,9 +44,10 @@ def pack_layers(model: PreTrainedModel, device: torch.device) -> None:
         assert isinstance(layer, nn.Linear)
         packed = FourBitLinear(layer.in_features, layer.out_features, bias=False, quant_type=KIND, device="meta")
         weight = _rounded(layer.weight)
-        packed.weight = bitsandbytes.nn.Params4bit(
+        numbers: Any = bitsandbytes.nn.Params4bit(
             weight, requires_grad=False, compress_statistics=True, quant_type=KIND, module=packed
-        ).to(device)
+        )
+        packed.weight = numbers.to(device)
         packed.bias = layer.bias
         model.set_submodule(path, packed)
 
