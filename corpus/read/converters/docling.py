@@ -5,8 +5,9 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from corpus.read.converters.marker import clean_markup, command_fault
-from corpus.read.garble import MARK
+from corpus.read.converters.marker import command_fault
+from corpus.read.doubt import MARK
+from corpus.read.formats.markdown import clean_markup
 from corpus.read.page import ConversionJob, page_of
 from corpus.read.printed import RemovedText
 from infuser_core import settings
