@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from corpus.chunk.blocks import BlockType, scan
-from corpus.read.doubt import SHORT_WORDS, WIDE
 
 RULES = "rules-7"
 """Name and version of this set of rules, for recipes."""
@@ -34,6 +33,13 @@ SIGNS = re.compile(
     r"(?<=[\w)}\]]) ?[=<>\u2248\u2260\u2261\u2264\u2265\u2208\u2282\u2286\u2192\u21d2\u21d4\u223c\u221d](?!\s*[,;=<>])"
     r"|\w\([^()]*[\s,][^()]*\)"
 )
+WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff\u3040-\u30ff]")
+_SHORT = (
+    "a i of to in is it be as at so we he by or on do if me my up an go no us am de la le et en un du il "
+    "ne se ce sa au da di du es el lo al su si ja er in im am zu so ob um wo"
+)
+SHORT_WORDS = frozenset(_SHORT.split())
+"""Short words of ordinary prose."""
 LATEX = re.compile(r"\$\$.+?\$\$|(?<!\\)\$[^$\n]+(?<!\\)\$|\\\(.+?\\\)", re.DOTALL)
 LONGEST = 25
 """Most letters of a word; a longer one is several words that lost the blanks between them."""

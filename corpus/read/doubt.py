@@ -18,6 +18,8 @@ RULES = "doubt-1"
 """Name and version of the rules by which a paragraph is doubtful, for recipes."""
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
+UNREAD = (MARK, "<!-- formula-not-decoded -->")
+"""That comment, and docling's."""
 
 
 class Doubtful(StrEnum):
@@ -73,7 +75,9 @@ TORN = re.compile(
 )
 """Relations next to each other, a script without a base, a rule above a number, or an operator at the end: a part was
 lost or moved."""
-GLYPHS = re.compile(r"\ufffd+|\bGLYPH(?:<|&lt;)[^<>\s]{1,30}|\(cid:\d{1,5}\)|/gid\d{5}|(?:/uni[0-9A-F]{4}){2,}")
+GLYPHS = re.compile(
+    r"\ufffd+|\bGLYPH(?:<|&lt;)[^<>\s]{1,30}|\(cid:\d{1,5}\)|/gid\d{5}|(?:/uni[0-9A-F]{4}){2,}|glyph\[\w+\]"
+)
 """Characters without a Unicode value, and the names that other converters give to them."""
 MEANINGLESS = frozenset({"Co", "Cn", "Cs", "Cc"})
 """Unicode categories of characters for private use, unassigned ones, halves of characters and control codes."""
@@ -86,12 +90,11 @@ MARKUP = re.compile(
 
 
 def find_doubt(text: str) -> Doubt:
-    """Find the doubtful paragraphs of a Markdown text: those with a fault, or all if most words are none."""
+    """Find the doubtful paragraphs of a Markdown text: those with a fault, or all if the text is in no language."""
     paragraphs = [(match["fence"] is not None, match[0]) for match in PARAGRAPH.finditer(text)]
     prose = "\n".join(VERBATIM.sub("", paragraph) for is_code, paragraph in paragraphs if not is_code)
     share = language_share(prose)
     otherwise = Doubtful.WORD if share is not None and share < LANGUAGE else None
-    otherwise = Doubtful.FORMULA if _residue(prose) >= RESIDUE else otherwise
     passages = [
         (reason, paragraph)
         for is_code, paragraph in paragraphs
@@ -102,7 +105,7 @@ def find_doubt(text: str) -> Doubt:
 
 def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
     """The fault of a single formula, sign or tag in a paragraph."""
-    if MARK in paragraph:
+    if any(mark in paragraph for mark in UNREAD):
         return Doubtful.FORMULA
     signs = {sign for sign in set(paragraph) if unicodedata.category(sign) in MEANINGLESS and not sign.isspace()}
     if signs or GLYPHS.search(paragraph):
@@ -113,18 +116,6 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
     if TORN.search(prose):
         return Doubtful.FORMULA
     return Doubtful.MARKUP if MARKUP.search(prose) else None
-
-
-def _residue(prose: str) -> float:
-    """Share of a text's tokens that have one or two characters and are no word, number or bullet, 0 to 1."""
-    tokens = [token for token in prose.split() if token not in LAYOUT]
-    short = [token for token in tokens if len(token) < 3 and not token.isdecimal() and token[0] not in BULLETS]
-    odd = [
-        token
-        for token in short
-        if token.casefold() not in SHORT_WORDS and not WIDE.search(token) and not LABEL.fullmatch(token)
-    ]
-    return len(odd) / max(len(tokens), WORDS)
 
 
 def doubt_of_book(text: str, page_starts: Sequence[int]) -> Doubt:
@@ -143,20 +134,6 @@ def share_leftward(text: str) -> float:
     return min(1.0, sum(map(len, LEFTWARD.findall(text))) / letters) if letters else 0.0
 
 
-RESIDUE = 0.4
-"""Share of short tokens from which a text is the residue of formulas: pages of readable formulas have up to .36."""
-_SHORT = (
-    "a i of to in is it be as at so we he by or on do if me my up an go no us am de la le et en un du il "
-    "ne se ce sa au da di du es el lo al su si ja er in im am zu so ob um wo"
-)
-SHORT_WORDS = frozenset(_SHORT.split())
-"""Short words of ordinary prose."""
-LAYOUT = frozenset({".", "..", "|", "-", "#", "##", "\u00b7", "\\", "\u2022", "$", ">"})
-BULLETS = "\u2022-*|#`"
-LABEL = re.compile(r"\w[.),:]")
-"""A label such as `a)` or the last letter of a sentence."""
-WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff\u3040-\u30ff]")
-"""Characters of scripts without blanks between words."""
 PAGE_CHARS = 2500
 """Length of a page for a source without pages, characters."""
 WORDS = 30

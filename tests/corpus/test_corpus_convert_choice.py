@@ -10,7 +10,6 @@ from corpus_books import BookPlan, write_book
 from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read.convert import SourceFile, convert
-from corpus.read.doubt import MARK
 from corpus.read.embedded import CONVERTER
 from corpus.read.page import ConversionJob
 from infuser_core.config.corpus import ConvertSettings
@@ -43,7 +42,7 @@ def formulas(path: Path) -> Path:
     canvas = Canvas(str(path))
     for page in range(4):
         for row in range(30):
-            canvas.drawString(72, 700 - 14 * row, f"x = ( a + b ) / {page} - q ^ r [ s ] = < k > + u v w")
+            canvas.drawString(72, 700 - 14 * row, f"x = = ( a + b ) / {page} - q ^ r [ s ] = < k > + u v w")
         canvas.showPage()
     canvas.save()
     return path
@@ -91,7 +90,7 @@ def test_a_scan_that_marker_fails_on_has_both_reasons(tmp_path, job, code):
 def test_garbled_formulas_go_to_marker_and_stay_where_there_is_none(tmp_path, job):
     seen = converted(formulas(tmp_path / "a.pdf"), job(WRITES))
     assert seen.chosen == "marker: garbled_formula: 100% of the text may be misread, such as {!r}".format(
-        "x = ( a + b ) / 0 - q ^ r [ s ] = < k > + u v w x = ( a + b "
+        "x = = ( a + b ) / 0 - q ^ r [ s ] = < k > + u v w x = = ( a "
     )
     kept = converted(tmp_path / "a.pdf", job(None))
     assert kept.status == "converted" and "marker could not help" in kept.chosen
@@ -143,7 +142,7 @@ def test_docling_is_a_command_whose_markdown_is_cleaned(tmp_path, job, monkeypat
     script.chmod(0o755)
     monkeypatch.setenv("INFUSER_DOCLING", str(script))
     page = converted(scan(tmp_path / "a.pdf"), job(None, helper="docling"))
-    text = f"# Kiln\n\nIt burns.\n\n{MARK}\n\nx GLYPH<3> y {MARK}"
+    text = "# Kiln\n\nIt burns.\n\n<!-- formula-not-decoded -->\n\nx GLYPH<3> y"
     assert (page.markdown, page.converter, page.removed) == (text, "docling", ["a sketch"])
     monkeypatch.setenv("INFUSER_DOCLING", "no-such-docling")
     with pytest.raises(DocumentError, match="no command 'no-such-docling'"):

@@ -233,7 +233,7 @@ def test_garbled_formulas_of_a_text_layer_never_go_to_rapidocr(tmp_path, monkeyp
     monkeypatch.setenv("INFUSER_MARKER", "no-such-marker")
     canvas = Canvas(str(tmp_path / "a.pdf"))
     for row in range(30):
-        canvas.drawString(72, 700 - 14 * row, f"x = ( a + b ) / {row} - q ^ r [ s ] = < k > + u v w")
+        canvas.drawString(72, 700 - 14 * row, f"x = = ( a + b ) / {row} - q ^ r [ s ] = < k > + u v w")
     canvas.save()
     for helper in ("marker", "rapidocr"):
         result = converted(tmp_path / "a.pdf", ConversionJob(settings=ConvertSettings(helper=helper)))
