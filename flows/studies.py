@@ -37,6 +37,7 @@ from infuser_core.store import doctor, runs
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.tables import ArrowTable
 from infuser_core.system import durable
+from tasks import training_pool
 from tasks.evaluation import Judge
 from tasks.run import Execution, open_evaluation, open_run
 from tasks.studies import questions as stages
@@ -206,7 +207,7 @@ def _open_iteration(run: str | None, iteration: int) -> Iterator[tuple[ScoredIte
     config = validate(runs.read_config(settings.store_root(), name))
     with open_run(name, config, journal="studies.jsonl") as opened_run:
         study = score_studies.scored_iteration(opened_run, iteration)
-        yield study, score_studies.named_scores(study)
+        yield study, score_studies.named_scores(study, anchor=training_pool.make_anchor(name))
 
 
 def _head(study: ScoredIteration) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from infuser_core import errors
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
 BOUNDARIES = {
     "flows/execute.py",
+    "infuser_core/engines/cluster/machines.py",
     "infuser_core/system/worker_pool.py",
     "infuser_core/results/trackers/parts/follow.py",
     "infuser_core/results/trackers/parts/run_log.py",

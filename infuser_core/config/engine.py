@@ -49,10 +49,11 @@ class EngineSettings(Settings):
     token_budget: Tokens | Literal["auto"] = 16384
     """Tokens of one micro-batch. It changes only rounding and is not part of an artifact's recipe, so stored results
     are reused. `auto` fits the free memory, by a formula and one measured micro-batch (trainer `local`)."""
-    gradient_checkpointing: bool | Tokens = False
+    gradient_checkpointing: bool | Tokens | Literal["auto"] = False
     """Whether the backward pass recomputes activations instead of storing them. With a number, micro-batches with more
     tokens recompute all of them, and smaller ones only those between matrix products: this saves memory for a few long
-    responses and takes hardly more time. It changes only rounding and is not part of a recipe."""
+    responses and takes hardly more time. `auto` is the largest number for which the free memory suffices (trainer
+    `local`). It changes only rounding and is not part of a recipe."""
     probe: Annotated[Literal["auto", "fast", "reference"], Mark.NEUTRAL] = "auto"
     """Method of scoring questions: `fast` scores many at once, `reference` takes one backward pass per question and
     supports layers of any kind; `auto` is `fast` if the model's layers allow it. It changes only rounding and is not
@@ -74,7 +75,7 @@ class EngineSettings(Settings):
     """Whether independent phases run at the same time: dev rollouts and dev gradient during question generation, a
     validation during the next iteration. It changes no result and is not part of a recipe."""
     write_beside: bool = False
-    """Whether the trainer `deepspeed` leaves files to be hashed, flushed and committed in the background: the dev
+    """Whether the trainer leaves files to be hashed, flushed and committed in the background: the dev
     gradient while questions are generated, the generator's checkpoint while the solver is updated, under either
     placement. It changes no result; if the run is killed before the commit, the phase is repeated."""
     tensor_parallel: int = Field(default=1, gt=0, le=4096)
@@ -147,8 +148,9 @@ class EngineSettings(Settings):
 
     @model_validator(mode="after")
     def _check_trainer(self) -> "EngineSettings":
-        if self.trainer == "deepspeed" and self.token_budget == "auto":
-            raise ValueError("engine.token_budget auto needs trainer local: `infuser plan` says what fits each rank")
+        for name in ("token_budget", "gradient_checkpointing"):
+            if self.trainer == "deepspeed" and getattr(self, name) == "auto":
+                raise ValueError(f"engine.{name} auto needs trainer local: `infuser plan` says what fits each rank")
         if self.trainer != "deepspeed":
             if self.ranks > 1 or self.offload != "none":
                 raise ValueError(f"engine.ranks and engine.offload need trainer deepspeed, and it is {self.trainer}")

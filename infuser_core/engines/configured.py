@@ -104,7 +104,7 @@ _PACKING = ("token_budget", "probe", "gradient_checkpointing")
 SETTINGS: Mapping[str, Sequence[str]] = {
     "hf": (*_COMMON, "deterministic"),
     "vllm": (*_COMMON, "tensor_parallel", "max_num_seqs", "max_num_batched_tokens", "vllm"),
-    "local": (*_COMMON, *_PACKING, "attention", "deterministic"),
+    "local": (*_COMMON, *_PACKING, "attention", "deterministic", "write_beside"),
     "deepspeed": (*_COMMON, *_PACKING, "ranks", "zero_stage", "offload", "write_beside"),
     "fake": (),
 }

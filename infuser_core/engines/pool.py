@@ -266,9 +266,12 @@ class EnginePool:
         store has trained nothing in this process, so that the next request loads.
         """
         with self._lock:
-            warm = self._warm.get(("trainer", checkpoint.role)) or self._parked.get(checkpoint.role)
+            own = self._warm.get(("trainer", checkpoint.role))
+            warm = own or self._parked.get(checkpoint.role)
             if warm is not None and warm.saved_step == checkpoint.step:
                 warm.checkpoint_id = checkpoint.checkpoint_id
+                if own is not None and hasattr(own.engine, "adopt"):
+                    own.engine.adopt(checkpoint)
 
     def close(self) -> None:
         """Close and forget every engine."""
@@ -300,7 +303,7 @@ class EnginePool:
             parked = self._parked.pop(checkpoint.role, None) if kind == "trainer" else None
         if parked is not None and parked.engine is warm.engine:
             if parked.checkpoint_id == checkpoint.checkpoint_id:
-                warm.engine.take(checkpoint.role)
+                warm.engine.take(checkpoint)
                 return
             warm.engine.drop(checkpoint.role)
         faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")
@@ -332,8 +335,8 @@ class EnginePool:
     def _make_room(self, kind: str) -> WarmEngine | None:
         """Drop trainers above the limit, the least recently used first; returns one to reuse, or None.
 
-        A trainer with separate processes is reused for the next role. Its state is parked in host memory if it is a
-        checkpoint, or was saved and may become one.
+        A trainer that can park is reused for the next role. Its state is parked in host memory if it is a checkpoint,
+        or was saved and may become one.
         """
         if kind != "trainer":
             return None
@@ -342,10 +345,10 @@ class EnginePool:
         for key in trainers[: max(0, len(trainers) - self._max_trainers + 1)]:
             warm, role = self._warm[key], key[1]
             warm.user = None
-            if reused is None and hasattr(warm.engine, "close") and _works(warm.engine):
+            if reused is None and hasattr(warm.engine, "park") and _works(warm.engine):
                 del self._warm[key]
                 is_worth_keeping = bool(warm.checkpoint_id) or warm.saved_step is not None
-                if is_worth_keeping and hasattr(warm.engine, "park") and warm.engine.park(role):
+                if is_worth_keeping and warm.engine.park(role):
                     self._parked[role] = warm
                 reused = WarmEngine(engine=warm.engine, asleep=warm.asleep)
             else:

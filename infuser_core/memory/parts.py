@@ -18,6 +18,7 @@ from infuser_core.memory.sizes import (
     Checkpointing,
     activation_bytes_per_token,
     kept_tokens,
+    logit_cells,
 )
 
 SINGLE = ("hf", "local", "fake")
@@ -92,7 +93,8 @@ def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
         zero_stage=engine.zero_stage if sharded else 0,
         offload_optimizer=engine.offload in ("optimizer", "all"),
         offload_weights=engine.offload == "all",
-        gradient_checkpointing=engine.gradient_checkpointing,
+        # A trainer that finds its own number needs no more than one that keeps only inputs.
+        gradient_checkpointing=engine.gradient_checkpointing == "auto" or engine.gradient_checkpointing,
         token_budget=engine.token_budget if isinstance(engine.token_budget, int) else AUTOMATIC,
         tensor_parallel=min(engine.tensor_parallel, cluster.per_node),
         sampler_share=engine.sampler_memory if config.has_one_sampler else engine.sampler_share,
@@ -173,7 +175,7 @@ def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
         # DeepSpeed reduces a micro-batch's gradient into a separate buffer.
         MemoryPart(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
         MemoryPart(name="activations", bytes=activation_bytes(shape, layout, tokens, on_host=gpu.is_host)),
-        MemoryPart(name="logits", bytes=_logit_bytes(shape, tokens, on_host=gpu.is_host)),
+        MemoryPart(name="logits", bytes=_logit_bytes(shape, tokens, gpu)),
         MemoryPart(name="scoring", bytes=_scoring_bytes(shape, layout, state, on_host=gpu.is_host)),
         # A bucket to reduce, a bucket to gather, and buffers of the communication library.
         MemoryPart(
@@ -194,10 +196,10 @@ PASSING = ("activations", "logits")
 """Parts that exist during a micro-batch only."""
 
 
-def _logit_bytes(shape: Shape, tokens: float, *, on_host: bool) -> float:
+def _logit_bytes(shape: Shape, tokens: float, gpu: Gpu) -> float:
     cells = tokens * shape.vocabulary
-    if not on_host:
-        return 3 * 4.0 * min(LOGIT_CELLS, cells)
+    if not gpu.is_host:
+        return 3 * 4.0 * min(logit_cells(gpu.memory), cells)
     # On a CPU, logits are one buffer or small tiles, and autograd adds a tied embedding's two whole gradients.
     return (4 * cells if cells <= LOGIT_CELLS else 0.0) + 2 * 4.0 * shape.vocabulary * shape.hidden
 
@@ -267,9 +269,9 @@ def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
     """Predict the bytes used in a node's main memory: offloaded state, and the state of sleeping engines.
 
     If engines take turns, sleeping samplers keep their weights there, and a sharded trainer its masters, moments and
-    gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded trainer that serves both
-    roles keeps the idle role's masters and moments there, and those of both while it changes roles. Weights handed to
-    running samplers are stored once.
+    gradients; an unsharded trainer needs nothing, and keeps its state there only if there is room. A sharded trainer
+    that serves both roles keeps the idle role's masters and moments there, and those of both while it changes roles.
+    Weights handed to running samplers are stored once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters

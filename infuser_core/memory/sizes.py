@@ -1,5 +1,7 @@
 """Sizes of tiles and micro-batches that engines use, and the bytes of activations that the planner predicts."""
 
+from typing import Literal
+
 from infuser_core.memory.shape import Shape
 
 AUTOMATIC = 8192
@@ -12,18 +14,30 @@ BUCKET = 50_000_000
 """Elements of a reduction bucket."""
 LOGIT_CELLS = 1 << 25
 """Logits that an output layer keeps for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
+LARGE_CARD, LARGE_CELLS = 40e9, 1 << 28
+"""Bytes of an accelerator from which an output layer keeps more, and that number: 1 GiB in fp32."""
 PIECE, CPU_PIECE = 1 << 26, 1 << 17
 """Elements of a piece of a question's gradient, on an accelerator and on a CPU, where smaller ones cost more in calls
 than they save in cache misses; scoring holds three."""
 
-Checkpointing = bool | int
+Checkpointing = bool | int | Literal["auto"]
 """`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward (true), or none (false).
-With a number, micro-batches of more tokens do; shorter ones keep matrix products and compute the rest again."""
+With a number, micro-batches of more tokens do; shorter ones keep matrix products and compute the rest again. `auto` is
+the largest number that free memory allows."""
+
+
+def logit_cells(memory: float) -> int:
+    """Return the logits that an output layer keeps on an accelerator of `memory` bytes, which are also those of a tile;
+    0 is a CPU."""
+    return LARGE_CELLS if memory >= LARGE_CARD else LOGIT_CELLS
 
 
 def kept_tokens(checkpointing: Checkpointing) -> int:
-    """Return the most tokens of a micro-batch that keeps only its matrix products for backward; 0 if none does."""
-    return 0 if isinstance(checkpointing, bool) else checkpointing
+    """Return the most tokens of a micro-batch that keeps only its matrix products for backward; 0 if none does.
+
+    Under `auto` that is 0 until a trainer knows its free memory.
+    """
+    return 0 if isinstance(checkpointing, bool | str) else checkpointing
 
 
 LAYERS, PRODUCTS, INPUTS = "layers", "products", "inputs"

@@ -34,6 +34,11 @@ def point(name: str) -> None:
         _misbehave(action or KILL, name)
 
 
+def variables() -> dict[str, str]:
+    """Return the environment variables that request faults, for a process that does not inherit them."""
+    return {name: os.environ[name] for name in ("INFUSER_CRASH_AT", "INFUSER_POINTS") if name in os.environ}
+
+
 def runs_out_of_memory(name: str) -> bool:
     """Whether the caller must simulate lack of memory at this point: only at the pass that is requested."""
     action, _, target = os.environ.get("INFUSER_CRASH_AT", "").rpartition("@")

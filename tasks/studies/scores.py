@@ -104,15 +104,25 @@ def scored_iteration(run: Run, iteration: int) -> ScoredIteration:
     return ScoredIteration(run=run, iteration=iteration, inputs=inputs)
 
 
-def named_scores(study: ScoredIteration) -> ArtifactRef:
-    """Compute every kind of score for the iteration's questions, unless stored; returns the artifact."""
+def named_scores(study: ScoredIteration, *, anchor: ArtifactRef | None = None) -> ArtifactRef:
+    """Compute every kind of score for the iteration's questions, unless stored; returns the artifact.
+
+    The costly ones are computed if the run's anchor is named: it answers the questions, too.
+    """
     run, objective = study.run, dev_gradient.objective_of(study.run.config)
     labelled = "question_labels" in run.store.manifest(study.inputs["questions"]).rows
 
     def produce(partial_folder: Path, workspace: Path, progress: Progress) -> Outcome:
+        questions, old_rollouts = study.rows("questions", "questions", Question), list[Rollout]()
+        scored = study.rows("scores", "scores", InfluenceScore)
+        if anchor is not None:
+            rated = {row.question_id for row in candidates.questions_with_direction(scored)}
+            again, samples = [row for row in questions if row.question_id in rated], run.config.cotrain.group_size
+            old_rollouts = study.answers(again, samples, "named_scores", run.checkpoint(anchor, Role.SOLVER))
         with TemporaryDirectory(dir=workspace) as folder:
             rows = candidates.named_scores(
-                study.rows("scores", "scores", InfluenceScore),
+                questions,
+                scored,
                 study.rows("rollouts", "rollouts", Rollout),
                 study.rows("dev", "reference_questions", Question),
                 study.rows("questions", "question_labels", QuestionLabel) if labelled else [],
@@ -121,13 +131,15 @@ def named_scores(study: ScoredIteration) -> ArtifactRef:
                 objective,
                 reference=run.store.path(study.inputs["gradient"], dev_gradient.FILE),
                 workspace=Path(folder),
+                old_rollouts=old_rollouts,
                 saved_rows=Pieces(partial_folder, candidates.NamedScore),
                 progress=progress,
             )
         table = Table(row_type=candidates.NamedScore, rows=rows)
         return Outcome(tables={"named_scores": table}, summary={"scores": len(rows)})
 
-    return execute(run, study.work("named_scores", candidates.VERSION, objective, produce)).ref
+    more = {} if anchor is None else {"anchor": anchor}
+    return execute(run, study.work("named_scores", candidates.VERSION, objective, produce, **more)).ref
 
 
 def named_rows(run: Run, ref: ArtifactRef) -> list[candidates.NamedScore]:

@@ -55,6 +55,14 @@ def test_every_reward_of_the_folder(name: str) -> None:
     assert moved <= reward.needs_influence, "a reward that reads the influence must say NEEDS_INFLUENCE = True"
 
 
+def test_random_rewards_know_nothing_of_the_solver_and_spread_evenly() -> None:
+    texts, reward = [str(place) for place in range(300)], find_reward("random")
+    row, other = score(0.25), score(1.0, influence=9.0)
+    values = reward.of([row] * 300, [question(text) for text in texts])
+    assert values == reward.of([other] * 300, [question(text) for text in texts])
+    assert 0 <= min(values) < 0.1 and 0.9 < max(values) < 1 and 0.4 < sum(values) / 300 < 0.6
+
+
 def test_the_expected_rewards_exist() -> None:
     assert set(EXPECTED) <= set(REWARDS.names())
 

@@ -48,7 +48,7 @@ LOADERS: list[tuple[Registry, Callable[[str], Any]]] = [
 ]
 FILES = [(registry, load, name) for registry, load in LOADERS for name in registry.names()]
 KNOWN = {
-    "reward": {"constant", "influence", "learnability", "r_zero", "spice", "uncertainty", "variance"},
+    "reward": {"constant", "influence", "learnability", "r_zero", "random", "spice", "uncertainty", "variance"},
     "route": {"abduction", "challenge", "deduction", "direct", "free_form", "induction", "mcq"},
     "verifier": {"arguments", "bbeh", "choice", "code", "exact", "integer", "literal", "math"},
     "benchmark": {"aime2024", "gpqa_diamond", "math500", "released", "supergpqa"},

@@ -2,6 +2,7 @@
 alone."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import distributed_tiny as tiny
@@ -107,7 +108,7 @@ def test_a_state_that_waited_goes_on_as_if_it_had_been_loaded(anchor: Checkpoint
     trainer.load(anchor)
     step(trainer, 5)
     trainer.forward_backward(batch(5), OBJECTIVE, denominator=4)
-    trainer.take("solver")  # type: ignore[attr-defined]
+    trainer.take(replace(middle, role="solver"))  # type: ignore[attr-defined]
     step(trainer, 1)
     waited = saved(trainer, tmp_path / "waited")
     trainer.load(middle)
@@ -130,7 +131,7 @@ def test_asleep_a_rank_holds_nothing_and_loads_leave_nothing_behind(anchor: Chec
     try:
         held = []
         for _ in range(3):
-            group.call("load", [(anchor.path,)])
+            group.call("load", [(anchor.path, {})])
             group.call("train", [()])
             held.append(group.call("held", [()])[0])
         # A flag here and there; a model is thousands of times as large.

@@ -158,9 +158,9 @@ def test_weights_that_are_multiplied_in_bf16_are_gathered_so_and_no_bit_changes(
 ) -> None:
     group = RankGroup("rank_gathers:Counting", replace(tiny.rank_options(3), dtype="bfloat16"), ranks=2)
     try:
-        group.call("load", [(anchor.path,)] * 2)
+        group.call("load", [(anchor.path, {})] * 2)
         narrow = group.call("train", [(str(tmp_path / "narrow"),)] * 2)[0]
-        group.call("load", [(anchor.path,)] * 2)
+        group.call("load", [(anchor.path, {})] * 2)
         group.call("widen", [()] * 2)
         wide = group.call("train", [(str(tmp_path / "wide"),)] * 2)[0]
     finally:

@@ -3,6 +3,7 @@
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from engine_tiny import gradient, make_groups, trainer
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
-from infuser_core.engines.training.fused_attention import VarlenLayout, choose_attention, disagreement
+from infuser_core.engines.training.fused_attention import Copies, VarlenLayout, choose_attention, disagreement
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
@@ -52,6 +53,27 @@ def test_the_fused_layout_attends_as_the_padded_layout_does(shapes: list[Segment
             for make in (PackedLayout, partial(VarlenLayout, kernel=kernel))
         )
     torch.testing.assert_close(fused, plain)
+
+
+@given(
+    counts=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    dtype=st.sampled_from([torch.bfloat16, torch.float32, torch.float64]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_gradient_of_repeated_keys_is_their_sum_rounded_once(counts: list[int], dtype: torch.dtype, seed: int):
+    tokens = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    draw = torch.Generator().manual_seed(seed)
+    flat = torch.randn(len(counts), 2, 3, generator=draw).to(dtype).requires_grad_()
+    slopes = torch.randn(len(tokens), 2, 3, generator=draw).to(dtype)
+    gathered = Copies(tokens, CPU).gather(flat)
+    assert torch.equal(gathered, flat[torch.from_numpy(tokens)])
+    gathered.backward(slopes)
+    exact = torch.zeros(len(counts), 2, 3, dtype=torch.float64)
+    exact.index_add_(0, torch.from_numpy(tokens), slopes.double())
+    # One rounding to the dtype, and sums in fp32 or fp64; sums in bf16 err by several times as much.
+    room = 4 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * max(counts)
+    torch.testing.assert_close(flat.grad.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=room)
 
 
 def test_gradients_agree_and_a_kernel_aligned_at_the_beginning_is_found_out() -> None:

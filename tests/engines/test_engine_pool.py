@@ -171,14 +171,33 @@ def test_a_state_that_was_neither_saved_nor_loaded_does_not_wait(scripted: Check
     assert weights(pool.trainer(scripted)) == start
 
 
-def test_engines_that_share_an_accelerator_forget_and_load_again(anchor: Checkpoint) -> None:
-    pool = engine_pool(sampler="hf", trainer="local", max_trainers=1, placement="colocated")
-    pool.trainer(anchor)
-    engine = pool._warm["trainer", "solver"].engine
-    pool.sampler(anchor)
-    assert not hasattr(engine, "_flat")
-    step(pool.trainer(anchor), make_groups([(5, [4, 7])]))  # type: ignore[arg-type]
-    assert pool._warm["trainer", "solver"].engine is engine
+@pytest.mark.parametrize("has_room", [True, False])
+def test_roles_take_turns_in_one_local_trainer_without_their_files_if_the_host_has_room(
+    anchor: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_room: bool
+) -> None:
+    monkeypatch.setenv("INFUSER_POINTS", str(tmp_path / "points"))
+    if not has_room:
+        monkeypatch.setattr("infuser_core.engines.local.trainer.HOST_SHARE", 0.0)
+    turns = engine_pool(sampler="hf", trainer="local", max_trainers=1, placement="colocated")
+    apart = engine_pool(sampler="hf", trainer="local", max_trainers=2)
+    weights = []
+    for pool in (turns, apart):
+        checkpoints = {role: replace(anchor, role=role) for role in ("generator", "solver")}
+        for number in range(2):
+            for role, checkpoint in checkpoints.items():
+                pool.sampler(checkpoint)
+                ours = pool.trainer(checkpoint)
+                step(ours, make_groups([(5, [4, 7])], seed=number))  # type: ignore[arg-type]
+                folder = tmp_path / f"{pool is turns}-{role}-{number}"
+                folder.mkdir()
+                count = ours.save(folder)
+                checkpoints[role] = Checkpoint(checkpoint_id=folder.name, role=role, path=str(folder), step=count)
+                pool.adopt(checkpoints[role])
+        weights.append([Path(each.path, "model.safetensors").read_bytes() for each in checkpoints.values()])
+    assert weights[0] == weights[1]
+    loads = [line for line in (tmp_path / "points").read_text().split() if "load-trainer" in line]
+    # Two of the pool without turns.
+    assert len(loads) - 2 == (2 if has_room else 4)
 
 
 def test_scripted_text() -> None:

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from infuser_core.engines.training.output_layer import OutputLayer, Tiles
 
@@ -35,7 +36,7 @@ def test_kept_logits_give_the_bits_of_cross_entropy(words: int) -> None:
     layer, hidden, targets, slopes = made(19, words, dtype=torch.float32, bias=False)
     hidden.requires_grad_()
     expected = everything(plainly(layer, hidden, targets, 0.7), hidden, layer, slopes)
-    output = OutputLayer.of(layer, torch.float32)
+    output = OutputLayer.of(layer, torch.float32, torch.device("cpu"))
     found = everything(output.logprobs(hidden, targets, 0.7), hidden, layer, slopes)
     assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * 3
 
@@ -45,17 +46,48 @@ def test_kept_logits_give_the_bits_of_cross_entropy(words: int) -> None:
     tokens=st.integers(1, 150),
     words=st.integers(2, 200),
     cells=st.integers(1, 20_000),
+    rows=st.none() | st.integers(1, 160),
     bias=st.booleans(),
     dtype=st.sampled_from(list(LIMITS)),
 )
-def test_tiles_of_any_size_give_the_same(tokens: int, words: int, cells: int, bias: bool, dtype: torch.dtype) -> None:
+def test_tiles_of_any_size_give_the_same(
+    tokens: int, words: int, cells: int, rows: int | None, bias: bool, dtype: torch.dtype
+) -> None:
     layer, hidden, targets, slopes = made(tokens, words, dtype=dtype, bias=bias)
     hidden.requires_grad_()
     expected = everything(plainly(layer, hidden, targets, 0.7), hidden, layer, slopes)
-    output = OutputLayer(layer=layer, compute_dtype=dtype, cells=cells, kept_cells=0)
+    output = OutputLayer(layer=layer, compute_dtype=dtype, cells=cells, kept_cells=0, rows=rows)
     found = everything(output.logprobs(hidden, targets, 0.7), hidden, layer, slopes)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=LIMITS[dtype], atol=LIMITS[dtype])
+
+
+class Rewritten(TorchDispatchMode):
+    """Counts the bytes of [tokens, 6] and [words, 6] matrices that products and sums write."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+        result = function(*arguments, **options or {})
+        name = str(function).split(".")[1]
+        if name in ("mm", "add_", "copy_") and result.dim() == 2 and result.shape[1] == 6:
+            self.bytes += result.nbytes
+        return result
+
+
+def test_square_tiles_rewrite_bytes_linear_in_the_tokens() -> None:
+    ratios = {}
+    for rows in (None, 256):
+        written = []
+        for tokens in (256, 1024):
+            layer, hidden, targets, slopes = made(tokens, 2048, dtype=torch.float32, bias=False)
+            output = OutputLayer(layer=layer, compute_dtype=torch.float32, cells=256**2, kept_cells=0, rows=rows)
+            logprobs = output.logprobs(hidden.requires_grad_(), targets, 1.0)
+            with Rewritten() as counter:
+                logprobs.backward(slopes)
+            written.append(counter.bytes)
+        ratios[rows] = written[1] / written[0]
+    assert ratios[256] < 7 and ratios[None] > 10, ratios
 
 
 @pytest.mark.parametrize("kept_cells", [0, 1 << 20])
@@ -126,7 +158,7 @@ def test_bf16_products_have_fp32_logits_at_a_large_vocabulary(tokens: int) -> No
     layer = nn.Linear(64, 151_936, bias=False)
     hidden, targets = 2 * torch.randn(tokens, 64), torch.randint(151_936, (tokens,))
     with torch.no_grad():
-        logprobs = OutputLayer.of(layer, torch.bfloat16).logprobs(hidden, targets, 1.0)
+        logprobs = OutputLayer.of(layer, torch.bfloat16, torch.device("cpu")).logprobs(hidden, targets, 1.0)
         exact = hidden.bfloat16().double() @ layer.weight.bfloat16().double().t()
         expected = torch.log_softmax(exact, -1).gather(1, targets[:, None])[:, 0]
     # Logits that are rounded to bf16 move these by up to 7e-3.

@@ -44,6 +44,7 @@ from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
+from infuser_core.store.verify import describe_files
 
 LAST = SHAPES[:4]
 MODELS = {
@@ -218,16 +219,64 @@ def test_what_cannot_be_trained_from_is_refused(anchor: Checkpoint, tmp_path: Pa
         other.load(replace(anchor, path=str(tmp_path)))
 
 
-def test_asleep_it_holds_nothing_and_a_load_brings_it_back(anchor: Checkpoint) -> None:
+def test_without_room_on_the_host_it_holds_nothing_asleep_and_a_load_brings_it_back(
+    anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infuser_core.engines.local.trainer.HOST_SHARE", 0.0)
     engine, groups = trainer(anchor), make_groups(LAST)
     expected = gradient(engine, groups)
     engine.sleep()
-    assert not hasattr(engine, "_flat")
+    assert not hasattr(engine, "_flat") and engine.forgets and not engine.park("solver")
     with pytest.raises(EngineError, match="holds no checkpoint"):
         engine.zero_grad()
     engine.wake()
     engine.load(anchor)
     assert torch.equal(gradient(engine, groups), expected)
+
+
+def test_asleep_the_state_is_in_host_memory_and_the_next_call_has_it(anchor: Checkpoint, tmp_path: Path) -> None:
+    engines, groups = [trainer(anchor), trainer(anchor)], make_groups(LAST)
+    for engine in engines:
+        step(engine, groups)
+        engine.zero_grad()
+        engine.forward_backward(groups, OBJECTIVE, denominator=2)
+    buffers = [*engines[0]._state(), engines[0]._flat.gradient]
+    engines[0].sleep()
+    assert sum(each.untyped_storage().nbytes() for each in buffers) == 0 and not engines[0].forgets
+    engines[0].sleep()
+    for engine, name in zip(engines, ("slept", "awake"), strict=True):
+        # The gradient of the first pass is among what comes back.
+        engine.forward_backward(groups, OBJECTIVE, denominator=2)
+        engine.optim_step(1e-3)
+        (tmp_path / name).mkdir()
+        engine.save(tmp_path / name)
+    assert_same_files(tmp_path / "slept", tmp_path / "awake")
+
+
+def test_files_left_to_the_commit_are_the_same_and_it_reads_them(anchor: Checkpoint, tmp_path: Path) -> None:
+    for name, beside in (("flushed", False), ("left", True)):
+        engine = trainer(anchor, write_beside=beside)
+        step(engine, make_groups(LAST))
+        (tmp_path / name).mkdir()
+        engine.save(tmp_path / name)
+        engine.keep_gradient(tmp_path / name / "gradient.safetensors")
+        files = sorted((tmp_path / name).glob("*.safetensors"))
+        before, size = read_by_this_process(), sum(file.stat().st_size for file in files)
+        assert len(describe_files(files)) == 3 and size > 1 << 16
+        assert (read_by_this_process() - before >= size) == beside
+    assert_same_files(tmp_path / "flushed", tmp_path / "left")
+
+
+def read_by_this_process() -> int:
+    """Bytes so far."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def assert_same_files(one: Path, other: Path) -> None:
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in other.iterdir()) and len(names) > 3
+    for name in names:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
 def test_a_kept_gradient_comes_back_as_the_ascent_direction(anchor: Checkpoint, tmp_path: Path) -> None:
@@ -249,6 +298,7 @@ from engine_tiny import OBJECTIVE, make_groups, trainer
 from stock_engines import hf_sampler
 from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
+from infuser_core.store.verify import describe_files
 
 anchor = Checkpoint(checkpoint_id="anchor", role="solver", path=sys.argv[1], step=0)
 engine = trainer(anchor, deterministic=True)
@@ -432,6 +482,7 @@ from pathlib import Path
 sys.path.insert(0, "tests/support")
 from stock_engines import local_trainer
 from infuser_core.schemas import Checkpoint
+from infuser_core.store.verify import describe_files
 
 def resident(what):
     lines = Path("/proc/self/status").read_text().splitlines()

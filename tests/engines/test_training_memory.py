@@ -7,23 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from engine_tiny import OBJECTIVE, SHAPES, gradient, make_checkpoint, make_family, make_groups, trainer
 from hypothesis import given
 from hypothesis import strategies as st
 from stock_engines import local_trainer
 from torch.utils.flop_counter import FlopCounterMode
 
-from infuser_core.config.optimizers import AdamWOptions
-from infuser_core.engines.cluster.ranks import Seat
-from infuser_core.engines.deepspeed.rank import DeepSpeedRank, RankOptions
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
 from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.errors import EngineError
 from infuser_core.memory.shape import read_shape
-from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, activation_bytes_per_token
+from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, PRODUCTS, activation_bytes_per_token
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 
@@ -49,6 +45,21 @@ def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int,
     assert budget.tokens == 131_072 or 2 * budget.tokens * slope > room
 
 
+@given(free=st.integers(0, 600), configured=st.booleans())
+def test_automatic_recomputation_keeps_the_products_of_as_many_tokens_as_fit(
+    anchor: Checkpoint, free: int, configured: bool
+) -> None:
+    budget, shape = TokenBudget(4096 if configured else "auto", most=4096, checkpointing="auto"), anchor.path
+    assert not budget.is_known
+    budget.predict(Path(shape), free=free * MIB, width=4, master=4)
+    slope = activation_bytes_per_token(read_shape(Path(shape)), width=4, retained=PRODUCTS)
+    assert budget.is_known and (not configured or budget.tokens == 4096)
+    assert budget.kept_tokens * slope <= SHARE * free * MIB
+    assert budget.kept_tokens == 4096 or (budget.kept_tokens + 1) * slope > SHARE * free * MIB - 12.0 * (
+        LOGIT_CELLS + PIECE + read_shape(Path(shape)).parameters
+    )
+
+
 def test_auto_settles_at_the_first_load_by_the_memory_that_is_free(anchor: Checkpoint) -> None:
     assert free_memory(torch.device("cpu")) > 10**7
     for free, expected in ((0, LEAST), (2**34, 2048)):
@@ -71,6 +82,16 @@ def test_where_memory_runs_out_the_pass_starts_again_with_half(
     assert engine.facts()["ran_out_of_memory"] == ["512 tokens in a pass over groups"]
 
 
+def test_the_pass_that_starts_again_has_the_bits_of_the_smaller_budget(
+    anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, half = (gradient(trainer(anchor, token_budget=budget), GROUPS).clone() for budget in (512, 256))
+    engine = trainer(anchor, token_budget=512)
+    monkeypatch.setattr(faults, "_passes", {})
+    monkeypatch.setenv("INFUSER_CRASH_AT", "memory@trainer:micro_batch:2")
+    assert torch.equal(gradient(engine, GROUPS), half) and not torch.equal(whole, half)
+
+
 def test_below_the_least_budget_the_error_names_the_remedy(anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = trainer(anchor, token_budget=LEAST)
     monkeypatch.setattr(faults, "_passes", {})
@@ -80,22 +101,20 @@ def test_below_the_least_budget_the_error_names_the_remedy(anchor: Checkpoint, m
     assert "gradient_checkpointing" in caught.value.hint
 
 
-def test_a_rank_without_memory_names_the_budget_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A rank sets these, which the test must undo.
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        monkeypatch.setenv(name, "")
-    monkeypatch.setenv("INFUSER_CRASH_AT", "memory@rank:pass")
-    monkeypatch.setattr(faults, "_passes", {})
-    seat = Seat(rank=0, ranks=1, meeting=f"file://{tmp_path / 'meeting'}", local=True)
-    options = {"device": "cpu", "dtype": "float32", "threads": 1, "token_budget": 1000, "gradient_checkpointing": False}
-    sharding = {"zero_stage": 2, "offload": "none", "probe": "auto", "optimizer": AdamWOptions()}
-    rank = DeepSpeedRank(seat, RankOptions(**options | sharding))
-    try:
-        with pytest.raises(EngineError, match=r"1,000 tokens does not fit into the memory of rank 0") as caught:
-            rank.forward_backward([], OBJECTIVE, 1)
-        assert caught.value.hint == "set engine.token_budget 500"
-    finally:
-        dist.destroy_process_group()
+def test_a_response_that_alone_exceeds_the_memory_ends_the_halving(
+    anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, (group,) = trainer(anchor, token_budget=800), make_groups([(100, [450, 20])])
+    for text in ("", "a micro-batch of 550 tokens does not fit"):
+        monkeypatch.setattr(faults, "_passes", {})
+        monkeypatch.setenv("INFUSER_CRASH_AT", "memory@trainer:micro_batch")
+        if text:
+            with pytest.raises(EngineError, match=text):
+                gradient(engine, [group])
+        else:
+            # A response over the halved budget is computed by itself, not refused.
+            assert gradient(engine, [group]).any()
+        assert engine.facts()["token_budget"] == 400
 
 
 def test_a_longer_response_has_a_micro_batch_of_its_own(anchor: Checkpoint) -> None:

@@ -7,8 +7,9 @@ import torch
 from engine_tiny import make_checkpoint
 from transformers import AutoConfig
 
-from infuser_core.engines.deepspeed.zero import Parked, empty_model, free_storages
+from infuser_core.engines.deepspeed.zero import empty_model
 from infuser_core.engines.hf.causal_lm import load_model
+from infuser_core.engines.training.parked import Parked, free_storages
 
 
 @pytest.mark.parametrize(("family", "tied"), [("qwen3", True), ("qwen3", False), ("olmo2", False)])

@@ -50,9 +50,9 @@ class Parking(Trainer):
         self.waiting[name] = kept, optimizer.steps
         return True
 
-    def take(self, name: str) -> None:
-        happened.append(f"trainer takes {name}")
-        kept, self._optimizer.steps = self.waiting.pop(name)
+    def take(self, checkpoint: Checkpoint) -> None:
+        happened.append(f"trainer takes {checkpoint.role}")
+        kept, self._optimizer.steps = self.waiting.pop(checkpoint.role)
         parts = [self._flat.data, *(each.flatten() for each in self._optimizer.state().values())]
         for mine, theirs in zip(parts, kept.split([each.numel() for each in parts]), strict=True):
             mine.copy_(theirs)

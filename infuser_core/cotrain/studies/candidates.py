@@ -1,6 +1,6 @@
 """Rate generated questions by every score of the folder `scores`, from their gradients and other data.
 
-Takes one backward pass per question: slow, but independent of the engine's probe. Shape suffix: _N parameters.
+Takes one backward pass per question or more: slow, but independent of the engine's probe. Shape suffix: _N parameters.
 """
 
 from collections import Counter
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.score import cosine
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group
-from infuser_core.errors import CheckpointError
+from infuser_core.cotrain.studies.question_gradients import QuestionGradients, load_flat, load_root
+from infuser_core.cotrain.studies.rivals import RivalData, Rivals
 from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.plugins import Registry
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout, ScoreStatus
 
-VERSION = 2
+VERSION = 3
 SCORES = Registry(kind="score", package="infuser_core.cotrain.studies.scores", outside="my_package.my_score")
 """Registry of scores, each a function `score(question)` of a Candidate; None if the score cannot rate it."""
 PAPER = "preconditioned_cosine"
@@ -44,6 +44,13 @@ class Candidate:
     """The dev gradient."""
     root_N: np.ndarray
     """sqrt(v / (1 - b2^t)) + eps of the solver's AdamW state, without the question's own gradient."""
+    question: Question
+    questions: Sequence[Question]
+    """All candidates."""
+    dev: Sequence[Question]
+    """The dev questions."""
+    rival: RivalData | None
+    """Data of costly scores; None if they are not computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +78,7 @@ def questions_with_direction(scores: Sequence[InfluenceScore]) -> list[Influence
 
 
 def named_scores(
+    questions: Sequence[Question],
     scores: Sequence[InfluenceScore],
     rollouts: Sequence[Rollout],
     dev: Sequence[Question],
@@ -81,13 +89,15 @@ def named_scores(
     *,
     reference: Path,
     workspace: Path,
+    old_rollouts: Sequence[Rollout] = (),
     saved_rows: SavedRows[NamedScore] | None = None,
     progress: Progress = no_progress,
 ) -> list[NamedScore]:
     """Compute every score of every question with a gradient; a score that cannot rate all of them is left out.
 
-    Questions in `saved_rows` are not computed again. Raises CheckpointError if the solver's optimizer has no second
-    moments.
+    With `old_rollouts`, the anchor's answers to the same questions, also the costly scores: one more backward pass per
+    answer. Questions in `saved_rows` are not computed again. Raises CheckpointError if the solver's optimizer has no
+    second moments.
     """
     groups, rows = by_group(rollouts), questions_with_direction(scores)
     topics, label_of = {row.subdomain for row in dev}, {row.question_id: row for row in labels}
@@ -95,35 +105,40 @@ def named_scores(
         label_of = {}
     constants = objective.constants(groups[row.question_id] for row in rows)
     # In fp64: a sum over all parameters of products that span many orders of magnitude.
-    dev_N, root_N = load_flat(reference), _load_root(checkpoint)
+    dev_N, root_N = load_flat(reference), load_root(checkpoint)
     solver.load(checkpoint)
-    file, results = workspace / "question.safetensors", saved_rows.rows() if saved_rows else []
+    file = workspace / "question.safetensors"
+    gradients = QuestionGradients(solver=solver, objective=objective, constants=constants, file=file)
+    question_of = {row.question_id: row for row in questions}
+    candidates = [question_of[row.question_id] for row in rows]
+    old_groups = by_group(old_rollouts)
+    rivals = Rivals.prepare(rows, question_of, dev, groups, old_groups, gradients, checkpoint) if old_groups else None
+    results = saved_rows.rows() if saved_rows else []
     saved_ids = {row.question_id for row in results}
     for count, row in enumerate(rows, 1):
         if row.question_id in saved_ids:
             continue
         group = groups[row.question_id]
-        solver.zero_grad()
-        train = objective.train_group(group, centre([answer.reward for answer in group]))
-        solver.forward_backward([train], constants, denominator=1)
-        solver.keep_gradient(file)
         label = label_of.get(row.question_id)
         candidate = Candidate(
             stored=row,
             tokens=sum(len(answer.token_ids) for answer in group) / len(group),
             on_target=label.topic in topics if label else None,
             right_key=label.key == "sound" if label else None,
-            gradient_N=load_flat(file),
+            gradient_N=gradients.of(group),
             dev_N=dev_N,
             root_N=root_N,
+            question=question_of[row.question_id],
+            questions=candidates,
+            dev=dev,
+            rival=rivals.of(row.question_id, dev_N) if rivals else None,
         )
         new = _rate(candidate)
         results += new
         if saved_rows:
             saved_rows.add(new)
         progress(count, len(rows), 0)
-    solver.zero_grad()
-    file.unlink(missing_ok=True)
+    gradients.close()
     counts = Counter(row.name for row in results)
     return [row for row in results if counts[row.name] == len(rows)]
 
@@ -158,27 +173,3 @@ def ranks_within(values: Sequence[float], cells: Sequence[str]) -> list[float]:
         places = [place for place, other in enumerate(cells) if other == cell]
         ranks[places] = (rankdata([values[place] for place in places]) - 0.5) / len(places) - 0.5
     return [float(rank) for rank in ranks]
-
-
-def load_flat(path: Path, prefix: str = "") -> np.ndarray:
-    """Load the tensors of a file or its shards whose names have the prefix, as one vector sorted by name [N]."""
-    from safetensors.numpy import load_file
-
-    from infuser_core.engines.training.checkpoint import shards_of
-
-    stored = {name: each for file in shards_of(path) for name, each in load_file(file).items()}
-    pieces = [stored[name].ravel() for name in sorted(stored) if name.startswith(prefix)]
-    if not pieces:
-        raise CheckpointError(f"{path} has no second moments", hint="study a run whose optimizer is AdamW")
-    return np.concatenate(pieces).astype(np.float64)
-
-
-def _load_root(checkpoint: Checkpoint) -> np.ndarray:
-    """Compute `Candidate.root_N` from a checkpoint's AdamW state."""
-    from infuser_core.engines.training.checkpoint import MOMENTS, read_state
-
-    folder = Path(checkpoint.path)
-    state = read_state(folder)
-    correction = 1 - state.optimizer["beta2"] ** state.step if state.step else 1.0
-    root_N: np.ndarray = np.sqrt(load_flat(folder / MOMENTS, "v.") / correction) + state.optimizer["eps"]
-    return root_N

@@ -16,7 +16,7 @@ import numpy as np
 from infuser_core.algorithm.advantage import advantages, centre
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, train_group
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.cotrain.studies.candidates import load_flat
+from infuser_core.cotrain.studies.question_gradients import load_flat
 from infuser_core.evaluation.statistics.bootstrap import Z
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout

@@ -6,7 +6,7 @@ Every method is a collective: all ranks of a group call it in the same order, or
 import gc
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import wraps
@@ -24,7 +24,7 @@ from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import ShardProbe, padding
 from infuser_core.engines.deepspeed.split import RankRows
-from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
+from infuser_core.engines.deepspeed.zero import Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
@@ -37,10 +37,11 @@ from infuser_core.engines.training.loss import PassTally, Sums, Values, forward_
 from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Packer, Segment
+from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_host, host_bytes
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
-from infuser_core.engines.training.recomputation import enable_recomputation
+from infuser_core.engines.training.recomputation import Recomputation, enable_recomputation
 from infuser_core.errors import EngineError
-from infuser_core.memory.sizes import LEAST, Checkpointing, kept_tokens
+from infuser_core.memory.sizes import LEAST, Checkpointing
 from infuser_core.system import fault_points as faults
 
 COLLECTIVE = timedelta(hours=1)
@@ -80,36 +81,30 @@ class RankProbed:
     reference_norm: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedState:
-    """One rank's shard of a role's training state, copied to host memory."""
-
-    tensors: list[Tensor]
-    """Masters and both moments, pinned if there is an accelerator."""
-    steps: int
-    """Optimizer steps since the anchor."""
-    source: Path
-    """Folder of the checkpoint from which it was loaded."""
-
-
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
+class RankMemoryError(EngineError):
+    """A rank ran out of memory in a pass. Others wait for it in a collective, so that no rank can repeat the pass."""
+
+
 def within_memory(work: Callable[Concatenate["DeepSpeedRank", P], Result]) -> Callable[..., Result]:
-    """Name the remedy if a pass runs out of memory: other ranks wait in a collective, so that no rank can go back."""
+    """Raise RankMemoryError if a pass runs out of memory, the communication library's included."""
 
     @wraps(work)
     def run(rank: "DeepSpeedRank", *arguments: P.args, **options: P.kwargs) -> Result:
+        tokens, number = rank._packer.token_budget, dist.get_rank()
         try:
-            if faults.runs_out_of_memory("rank:pass"):
+            if faults.runs_out_of_memory(f"rank-{number}:{tokens}-tokens"):
                 raise torch.OutOfMemoryError("injected: out of memory")
             return work(rank, *arguments, **options)
-        except torch.OutOfMemoryError as error:
-            tokens = rank._packer.token_budget
-            raise EngineError(
-                f"a micro-batch of {tokens:,} tokens does not fit into the memory of rank {dist.get_rank()}: "
-                f"{str(error).splitlines()[0]}",
+        except (torch.OutOfMemoryError, dist.DistBackendError) as error:
+            if "out of memory" not in str(error):
+                raise
+            text = str(error).splitlines()[0]
+            raise RankMemoryError(
+                f"a micro-batch of {tokens:,} tokens does not fit into the memory of rank {number}: {text}",
                 hint=f"set engine.token_budget {max(LEAST, tokens // 2)}",
             ) from error
 
@@ -125,22 +120,18 @@ class DeepSpeedRank:
         self._options = options
         self._device = device = torch.device(options.device)
         self._clock = ComputeClock(device)
-        self._packer = Packer(
-            token_budget=options.token_budget,
-            kept_tokens=kept_tokens(options.gradient_checkpointing),
-            device=device,
-            dtype=torch.float32,
-        )
+        self._packer = Packer(token_budget=options.token_budget, device=device, dtype=torch.float32)
         self._zero: Zero | None = None
         self._adamw: AdamW
+        self._recomputation: Recomputation | None = None
         self._probe: ShardProbe | None = None
         self._refusal: UnknownLayerError | None = None
         self._sleeping: Parked | None = None
         self._parked: dict[str, ParkedState] = {}
         self.progress = (0, 0)
 
-    def load(self, folder: str) -> int:
-        """Load weights, moments and step of a checkpoint folder; returns the step."""
+    def load(self, folder: str, limits: Mapping[str, Any]) -> int:
+        """Load weights, moments and step of a checkpoint folder; returns the step. `limits`: see TokenBudget."""
         source = Path(folder)
         state = read_state(source)
         if self._zero is not None:
@@ -150,13 +141,14 @@ class DeepSpeedRank:
             gc.collect()
             self._empty_cache()
         model = empty_model(source)
-        recomputation = enable_recomputation(model, self._options.gradient_checkpointing)
+        self._recomputation = recomputation = enable_recomputation(model, self._options.gradient_checkpointing)
+        self._limit(limits)
         dtype = choose_dtype(self._options.dtype)
         config = model.config.get_text_config()
         layout, facts = choose_attention("auto", config, dtype=dtype, device=self._device)
         self._attention, self._packer = facts["attention"], replace(self._packer, layout=layout)
         self._tied = tied_names(model)
-        policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
+        policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation, device=self._device)
         # The probe must be created before DeepSpeed shards the weights.
         self._probe = self._refusal = None
         try:
@@ -177,18 +169,16 @@ class DeepSpeedRank:
 
     def room(self) -> tuple[str, int, int]:
         """Return the name of this rank's machine, the bytes of its state, and the machine's free bytes."""
-        return gethostname(), sum(tensor.nbytes for tensor in self._state()), free_host_memory()
+        return gethostname(), host_bytes(self._state()), free_host_memory()
 
     def park(self, name: str) -> None:
         """Copy this rank's training state to host memory, under the name of a role."""
-        is_pinned = self._device.type == "cuda"
-        copies = [
-            torch.empty_like(tensor, device="cpu", pin_memory=is_pinned).copy_(tensor) for tensor in self._state()
-        ]
+        copies = copy_to_host(self._state())
         self._parked[name] = ParkedState(tensors=copies, steps=self._adamw.steps, source=self._source)
 
-    def take(self, name: str) -> None:
-        """Load the training state that `park` copied to host memory, and drop the copy."""
+    def take(self, name: str, limits: Mapping[str, Any]) -> None:
+        """Load the training state that `park` copied to host memory, and drop the copy. `limits`: see TokenBudget."""
+        self._limit(limits)
         parked, zero = self._parked.pop(name), self._loaded()
         for tensor, copy in zip(self._state(), parked.tensors, strict=True):
             tensor.copy_(copy)
@@ -198,6 +188,11 @@ class DeepSpeedRank:
     def drop(self, name: str) -> None:
         """Drop the copy of a training state in host memory."""
         self._parked.pop(name, None)
+
+    def _limit(self, limits: Mapping[str, Any]) -> None:
+        self._packer = replace(self._packer, **limits)
+        if self._recomputation is not None:
+            self._recomputation.kept_tokens = self._packer.kept_tokens
 
     def _state(self) -> list[Tensor]:
         return [self._loaded().shard.data, self._adamw.first, self._adamw.second]

@@ -1,8 +1,8 @@
 """The driver's side of a trainer on several ranks: the local trainer's results, with state sharded by DeepSpeed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from importlib.util import find_spec
 from itertools import chain
 from operator import add
@@ -16,9 +16,10 @@ from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions, options_of
 from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.ranks import RankGroup
-from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
+from infuser_core.engines.deepspeed.rank import RankMemoryError, RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import RankRows, split, split_rows
 from infuser_core.engines.hf.causal_lm import choose_device
+from infuser_core.engines.local.memory import TokenBudget
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.service.checksum import whole
@@ -27,14 +28,14 @@ from infuser_core.engines.training.checkpoint import read_state, register_file
 from infuser_core.engines.training.compute_clock import DeviceUse
 from infuser_core.engines.training.loss import merge_logprobs, order_logprobs
 from infuser_core.engines.training.optimizer import OptimizerSetting
-from infuser_core.engines.training.packing import Packer
+from infuser_core.engines.training.packing import Packer, longest_row
+from infuser_core.engines.training.parked import HOST_SHARE
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
 from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint
+from infuser_core.system import fault_points as faults
 
-HOST_SHARE = 0.5
-"""Share of a machine's free memory that a parked state may take."""
 RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 
 
@@ -42,6 +43,10 @@ class DeepSpeedTrainer:
     """protocols.Trainer and weight_transfer.WeightSource on `ranks` processes, equal to LocalTrainer up to rounding.
 
     `write_beside`: whether files are committed while later phases run. `options` are fields of RankOptions.
+
+    If a rank runs out of memory, others wait for it in a collective. All are replaced by new ones that load the last
+    checkpoint and repeat every call since then, with half the tokens per micro-batch: the bits of a trainer that had
+    this budget from the checkpoint on. The role keeps the budget; below the least, EngineError is raised.
     """
 
     def __init__(
@@ -69,16 +74,24 @@ class DeepSpeedTrainer:
         self._options = RankOptions(device=kind, optimizer=constants, **options)
         self._ranks, self._board, self._write_beside = ranks, board, write_beside
         self._choice = ProbeChoice(self._options.probe)
-        self._loaded = self._asleep = False
+        self._asleep = False
         self._refusal: UnknownLayerError | None = None
         self._rank_facts: dict[str, Any] = {}
+        self._budgets: dict[str, TokenBudget] = {}
+        self._checkpoint: Checkpoint | None = None
+        self._calls: list[tuple[str, Sequence[tuple[Any, ...]]]] = []
+        self._parked: set[str] = set()
         environment = {
             "DS_ACCELERATOR": kind,
             "OMP_NUM_THREADS": str(self._options.threads),
             "TOKENIZERS_PARALLELISM": "false",
+            **faults.variables(),
         }
         gpus = 0.0 if kind == "cpu" else 1.0
-        self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, environment=environment, cluster=cluster)
+        self._new_group = partial(
+            RankGroup, RANK, self._options, ranks=ranks, gpus=gpus, environment=environment, cluster=cluster
+        )
+        self._group = self._new_group()
 
     @property
     def failed(self) -> bool:
@@ -100,7 +113,7 @@ class DeepSpeedTrainer:
 
     def sleep(self) -> None:
         """Free the accelerators' memory until the next request: the loaded training state moves to the host."""
-        if self._loaded and not self._asleep and not self.failed:
+        if self._checkpoint is not None and not self._asleep and not self.failed:
             self._call_all("sleep")
             self._asleep = True
 
@@ -115,7 +128,7 @@ class DeepSpeedTrainer:
             "ranks": self._ranks,
             "zero_stage": options.zero_stage,
             "dtype": options.dtype,
-            "token_budget": options.token_budget,
+            **({} if self._checkpoint is None else self._budget.facts()),
             **self._rank_facts,
             **self._choice.facts(),
         }
@@ -131,11 +144,25 @@ class DeepSpeedTrainer:
         # A bad checkpoint is refused before any rank changes its state.
         read_state(folder, self._options.optimizer)
         self._asleep = False
-        self._group.call("load", [(str(folder),)] * self._ranks)
-        self._loaded, self._role = True, str(checkpoint.role)
+        self.adopt(checkpoint)
+        self._group.call("load", [(str(folder), self._budget.limits())] * self._ranks)
         self._rank_facts = dict(self._call_all("facts")[0])
         self._choice.renew()
         self._refusal = self._call_all("refusal")[0]
+
+    def adopt(self, checkpoint: Checkpoint) -> None:
+        """Note that the training state equals this checkpoint: it is what new ranks would load."""
+        self._checkpoint, self._role = checkpoint, str(checkpoint.role)
+        self._calls.clear()
+        if self._role not in self._budgets:
+            options = self._options
+            self._budgets[self._role] = TokenBudget(
+                options.token_budget, most=options.token_budget, checkpointing=options.gradient_checkpointing
+            )
+
+    @property
+    def _budget(self) -> TokenBudget:
+        return self._budgets[self._role]
 
     def park(self, name: str) -> bool:
         """Copy every rank's state to host memory under a name; False if there is no room."""
@@ -145,33 +172,44 @@ class DeepSpeedTrainer:
             if sum(sizes) > HOST_SHARE * min(free):
                 return False
         self._call_all("park", name)
+        self._parked.add(name)
         return True
 
-    def take(self, name: str) -> None:
-        """Load the state that `park` copied, with zero gradients as after `load`; it must be of the same model."""
-        self._call_all("take", name)
-        self._role = name
+    def take(self, checkpoint: Checkpoint) -> None:
+        """Load the state of the checkpoint's role that `park` copied, or the checkpoint if its ranks were replaced.
+
+        Gradients are zero, as after `load`. It must be of the same model.
+        """
+        name = str(checkpoint.role)
+        if name not in self._parked:
+            self.load(checkpoint)
+            return
+        self._parked.remove(name)
+        self.adopt(checkpoint)
+        self._call_all("take", name, self._budget.limits())
         self.zero_grad()
 
     def drop(self, name: str) -> None:
         """Drop the state that `park` copied under a name, without waking the ranks."""
+        self._parked.discard(name)
         self._group.call("drop", [(name,)] * self._ranks)
 
     def zero_grad(self) -> None:
-        self._call_all("zero_grad")
+        self._call_noted("zero_grad", [()] * self._ranks)
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
     ) -> StepReport:
         by_rank = split(groups, self._ranks, only_trained=objective.only_credited)
         arguments = [(parts, objective, denominator) for parts in by_rank]
+        sums = reduce(add, self._run_pass("forward_backward", lambda: arguments, groups, progress))
+        self._calls.append(("forward_backward", arguments))
         total = sum(len(group.rows) for group in groups)
-        sums = reduce(add, self._call("forward_backward", arguments, progress=progress, total=total))
         progress(total, total, sums.tokens)
         return sums.report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
-        norms: list[float] = self._call_all("optim_step", learning_rate)
+        norms: list[float] = self._call_noted("optim_step", [(learning_rate,)] * self._ranks)
         return norms[0]
 
     def below_epsilon(self) -> float:
@@ -182,8 +220,7 @@ class DeepSpeedTrainer:
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
         arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]
-        total = sum(len(group.rows) for group in groups)
-        values = self._call("logprobs", arguments, progress=progress, total=total)
+        values = self._run_pass("logprobs", lambda: arguments, groups, progress)
         return order_logprobs(groups, merge_logprobs(values))
 
     def probe(
@@ -191,16 +228,16 @@ class DeepSpeedTrainer:
     ) -> ProbeResult:
         if self._choice.is_fast and self._refusal is not None:
             self._choice.pass_over(self._refusal)
-        alone, together = self._assign_questions(groups)
-        arguments = [
-            (alone[rank], [parts[rank] for parts in together], objective, str(reference)) for rank in range(self._ranks)
-        ]
-        total = sum(len(group.rows) for group in groups)
+
+        def arguments() -> list[tuple[Any, ...]]:
+            alone, together = self._assign_questions(groups)
+            shared = [[parts[rank] for parts in together] for rank in range(self._ranks)]
+            return [(own, parts, objective, str(reference)) for own, parts in zip(alone, shared, strict=True)]
 
         def report_groups(num_rows: int, total_rows: int, tokens: int) -> None:
             progress(num_rows * len(groups) // max(1, total_rows), len(groups), tokens)
 
-        parts: list[RankProbed] = self._call("probe", arguments, progress=report_groups, total=total)
+        parts: list[RankProbed] = self._run_pass("probe", arguments, groups, report_groups)
         scores = torch.zeros(len(groups), 4, dtype=torch.float64)
         for part in parts:
             for place, sums in part.scores.items():
@@ -263,7 +300,7 @@ class DeepSpeedTrainer:
         self, groups: Sequence[TrainGroup]
     ) -> tuple[list[list[RankRows]], list[list[list[RankRows]]]]:
         """Divide questions: those that one rank scores alone, by rank; those that all share, by question and rank."""
-        packer = Packer(token_budget=self._options.token_budget, device=torch.device("cpu"), dtype=torch.float32)
+        packer = Packer(device=torch.device("cpu"), dtype=torch.float32, **self._budget.limits())
         _, large = packer.plan_whole(groups)
         places = set(large) if self._choice.is_fast else set(range(len(groups)))
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
@@ -276,6 +313,43 @@ class DeepSpeedTrainer:
                 together.append([parts[rank :: self._ranks] for rank in range(self._ranks)])
         return split(small, self._ranks, whole=True), together
 
+    def _run_pass(
+        self,
+        method: str,
+        arguments: Callable[[], Sequence[tuple[Any, ...]]],
+        groups: Sequence[TrainGroup],
+        progress: Progress,
+    ) -> list[Any]:
+        """Run a pass on every rank. If one runs out of memory, run it on new ranks with half the budget.
+
+        `arguments` makes those of every rank for the present budget.
+        """
+        total, calls, lacked_memory = sum(len(group.rows) for group in groups), list(self._calls), False
+        while True:
+            try:
+                if lacked_memory:
+                    self._restart(calls)
+                return self._call(method, arguments(), progress=progress, total=total)
+            except RankMemoryError as error:
+                self._budget.halve(error, place=method, longest=longest_row(groups))
+                lacked_memory = True
+
+    def _restart(self, calls: Sequence[tuple[str, Sequence[tuple[Any, ...]]]]) -> None:
+        """Start new ranks, load the checkpoint, and repeat the calls that have changed its state."""
+        assert self._checkpoint is not None, "a pass needs a checkpoint"
+        self._group.close()
+        self._parked.clear()
+        self._group = self._new_group()
+        self.load(self._checkpoint)
+        for method, arguments in calls:
+            self._call_noted(method, arguments)
+
+    def _call_noted(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method that changes the state, and note it for new ranks."""
+        results = self._call(method, arguments)
+        self._calls.append((method, arguments))
+        return results
+
     def _call_all(self, method: str, *arguments: Any) -> list[Any]:
         return self._call(method, [arguments] * self._ranks)
 
@@ -283,7 +357,7 @@ class DeepSpeedTrainer:
         self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
     ) -> list[Any]:
         """Call a method on every rank, and wake the ranks first if they sleep; returns results by rank."""
-        if not self._loaded:
+        if self._checkpoint is None:
             raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
         if self._asleep:
             self._asleep = False

@@ -5,7 +5,7 @@ AdamW and files are this project's, on the shard (see shard), so that they equal
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,41 +28,13 @@ from infuser_core.engines.hf.causal_lm import (
 from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.training.output_layer import Receiver
 from infuser_core.engines.training.packing import MicroBatch
+from infuser_core.engines.training.parked import free_storages
 from infuser_core.engines.training.policy import ModelPolicy
 from infuser_core.errors import EngineError
 from infuser_core.memory.sizes import BUCKET
 
 ONE_GROUP = 10**15
 """Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
-
-
-class Parked:
-    """Buffers whose memory is freed until `restore`; those of `state` are copied to the host, `scratch` is dropped."""
-
-    def __init__(self, state: Iterable[Tensor], scratch: Iterable[Tensor]) -> None:
-        self._copies = [(buffer, buffer.detach().to("cpu", copy=True)) for buffer in state]
-        self._storages = free_storages([*(buffer for buffer, _ in self._copies), *scratch])
-
-    def restore(self) -> None:
-        """Allocate the buffers' memory again, and fill it with the copies, or with zeros."""
-        for storage, size in self._storages:
-            storage.resize_(size)
-            torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).zero_()
-        for buffer, copy in self._copies:
-            buffer.detach().copy_(copy)
-        self._copies, self._storages = [], []
-
-
-def free_storages(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage, int]]:
-    """Free the storages of buffers, once each; returns the storages and their former sizes in bytes."""
-    storages: list[tuple[torch.UntypedStorage, int]] = []
-    for buffer in buffers:
-        storage = buffer.untyped_storage()
-        # Pinned host memory keeps its size.
-        if storage.nbytes() and storage.resizable():
-            storages.append((storage, storage.nbytes()))
-            storage.resize_(0)
-    return storages
 
 
 def empty_model(folder: Path) -> PreTrainedModel:

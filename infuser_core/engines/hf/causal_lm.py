@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,6 +22,7 @@ from transformers import (
     AttentionInterface,
     AutoConfig,
     AutoModelForCausalLM,
+    AutoTokenizer,
     GenerationConfig,
     PretrainedConfig,
     PreTrainedModel,
@@ -293,6 +295,15 @@ def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tenso
     require_positions(model, position_ids)
     output = model.base_model(input_ids=input_ids, position_ids=position_ids, use_cache=False, layout=layout)
     return output.last_hidden_state
+
+
+@torch.no_grad()
+def embed_texts(folder: Path, texts: Sequence[str]) -> Tensor:
+    """Embed texts by a model: means of its last hidden states over the tokens, of length 1 [texts, hidden size]."""
+    model = read_model(folder, read_config(folder), dtype=torch.float32, attention="sdpa").eval().base_model
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    rows = [model(torch.tensor([tokenizer.encode(text)])).last_hidden_state[0].mean(0) for text in texts]
+    return torch.nn.functional.normalize(torch.stack(rows).double(), dim=1)
 
 
 def read_end_tokens(folder: Path, tokenizer_end: int | None) -> list[int]:

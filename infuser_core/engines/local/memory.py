@@ -72,41 +72,61 @@ class TokenBudget:
     def __init__(self, setting: BudgetSetting, *, most: int, checkpointing: Checkpointing = False) -> None:
         self.automatic = setting == "auto"
         self.tokens: int = most if setting == "auto" else setting
-        self.kept_tokens = kept_tokens(checkpointing)
+        self.kept_tokens = most if checkpointing == "auto" else kept_tokens(checkpointing)
         """Most tokens of a micro-batch that keeps its matrix products."""
         self._most, self._checkpointing = most, checkpointing
         self._origin = "" if setting == "auto" else "configured"
-        self._halved: list[str] = []
+        self._is_predicted, self._halved = False, list[str]()
 
     @property
     def is_known(self) -> bool:
-        """Whether the budget is configured or predicted."""
-        return bool(self._origin)
+        """Whether nothing is left to predict."""
+        return self._is_predicted or not (self.automatic or self._checkpointing == "auto")
 
-    def predict(self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0) -> None:
+    def limits(self) -> dict[str, Any]:
+        """Return the fields of a Packer that the budget decides; after a halving, a longer response is not refused."""
+        return {
+            "token_budget": self.tokens,
+            "kept_tokens": self.kept_tokens,
+            "stretches": self.automatic or bool(self._halved),
+        }
+
+    def predict(
+        self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0, cells: int = LOGIT_CELLS
+    ) -> None:
         """Predict the budget for which `free` bytes suffice in addition to a loaded model (formulas of memory.sizes).
 
+        A configured budget does not change, only the tokens of micro-batches that keep their matrix products.
         `width`, `master`: bytes of a compute and of a master weight. `adapters`: trained weights; 0 if all are trained.
+        `cells`: logits that the output layer keeps.
         """
         shape = read_shape(folder)
         trained = float(adapters or shape.parameters)
         # Temporary in every micro-batch: masters in the compute dtype, logits of one chunk.
-        temporary = (width * trained if width < master else 0.0) + 12.0 * LOGIT_CELLS
+        temporary = (width * trained if width < master else 0.0) + 12.0 * cells
         # During scoring: the reference and the pieces of a question's gradient.
         scoring = master * trained + 12.0 * min(PIECE, trained)
         room = max(0.0, SHARE * free - temporary - scoring)
+        self._is_predicted = True
         fitting = int(room / activation_bytes_per_token(shape, width=width, retained=PRODUCTS))
         self.kept_tokens = min(self.kept_tokens, fitting)
+        if not self.automatic:
+            return
         retained = LAYERS if self._checkpointing is False else INPUTS
         fitting = int(room / activation_bytes_per_token(shape, width=width, retained=retained))
         tokens = max(LEAST, min(self._most, fitting))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"
 
-    def halve(self, error: Exception, *, place: str) -> None:
-        """Halve the budget after memory ran out. Raises EngineError if it is already at its minimum."""
-        if self.tokens <= LEAST:
+    def halve(self, error: Exception, *, place: str, longest: int) -> None:
+        """Halve the budget after memory ran out in a pass.
+
+        Raises EngineError if nothing can be divided further: the budget is at its minimum, or not above the `longest`
+        response with its prompt.
+        """
+        if self.tokens <= max(LEAST, longest) and not self.kept_tokens:
             raise EngineError(
-                f"a micro-batch of {self.tokens} tokens does not fit into the memory: {str(error).splitlines()[0]}",
+                f"a micro-batch of {max(self.tokens, longest):,} tokens does not fit into the memory: "
+                f"{str(error).splitlines()[0]}",
                 hint="set engine.gradient_checkpointing true, or give the trainer more GPUs (`infuser plan`)",
             ) from error
         self._halved.append(f"{self.tokens} tokens in {place}")

@@ -36,8 +36,8 @@ class FlatTrainer:
     _packer: Packer
     _clock: ComputeClock
 
-    def __init__(self, optimizer: OptimizerSetting) -> None:
-        self._options = options_of(optimizer)
+    def __init__(self, optimizer: OptimizerSetting, *, write_beside: bool = False) -> None:
+        self._options, self._write_beside = options_of(optimizer), write_beside
         self._folder: Path | None = None
         self._accumulated = False
 
@@ -71,7 +71,7 @@ class FlatTrainer:
     ) -> StepReport:
         """Accumulate the gradient of -J (eq:unified_obj); rows without a gradient only count in their group's n."""
         self._loaded()
-        report = self._run_pass(lambda: self._accumulate(groups, objective, denominator, progress))
+        report = self._run_pass(lambda: self._accumulate(groups, objective, denominator, progress), groups)
         self._accumulated = True
         return report
 
@@ -116,7 +116,7 @@ class FlatTrainer:
                 progress(tally.rows, total, tally.tokens)
             return order_logprobs(groups, tally.logprobs)
 
-        return self._run_pass(compute, writes_gradient=False)
+        return self._run_pass(compute, groups, writes_gradient=False)
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
@@ -132,7 +132,7 @@ class FlatTrainer:
             self._probe().run(groups, direction, objective, ledger)
             return ledger.close()
 
-        return self._run_pass(score, writes_gradient=False)
+        return self._run_pass(score, groups, writes_gradient=False)
 
     def take_use(self) -> DeviceUse:
         """Return the time that the device computed since the last call, and the memory that it took at most."""
@@ -141,7 +141,7 @@ class FlatTrainer:
     def keep_gradient(self, path: Path) -> float:
         self._loaded()
         ascent = {name: -view.float() for name, view in self._flat.views(self._flat.gradient).items()}
-        write_tensors(ascent, path)
+        write_tensors(ascent, path, at_once=not self._write_beside)
         return self._flat.norm(self._flat.gradient)
 
     def save(self, path: Path) -> int:
@@ -153,11 +153,14 @@ class FlatTrainer:
             moments=optimizer.state(),
             state=TrainerState(step=optimizer.steps, optimizer=self._options.to_json()),
             adapter=self._adapter,
+            at_once=not self._write_beside,
         )
         return optimizer.steps
 
-    def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
-        """Run `work`, a whole pass, which accumulates a gradient if `writes_gradient`."""
+    def _run_pass(
+        self, work: Callable[[], Result], groups: Sequence[TrainGroup], *, writes_gradient: bool = True
+    ) -> Result:
+        """Run `work`, a whole pass over groups, which accumulates a gradient if `writes_gradient`."""
         return work()
 
     def _probe(self) -> Probe:

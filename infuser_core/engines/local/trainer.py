@@ -1,8 +1,9 @@
 """A trainer on one device: packed forward and backward, optimizer steps, and optimizer-aware influence scores."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,13 @@ from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose_attention
 from infuser_core.engines.training.optimizer import OptimizerSetting
-from infuser_core.engines.training.packing import Packer
+from infuser_core.engines.training.packing import Packer, longest_row
+from infuser_core.engines.training.parked import HOST_SHARE, Parked, ParkedState, copy_to_host, host_bytes
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import enable_recomputation
 from infuser_core.engines.training.tensor_files import Shapes, read_entries, write_run
 from infuser_core.memory.sizes import Checkpointing
+from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
 from infuser_core.store.adapter_files import CONFIG, base_folder
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
@@ -73,9 +76,12 @@ class LocalTrainer(FlatTrainer):
         free: Callable[[torch.device], int] = free_memory,
         optimizer: OptimizerSetting = None,
         board: Board | None = None,
+        write_beside: bool = False,
     ) -> None:
-        super().__init__(optimizer)
-        self._board = board
+        super().__init__(optimizer, write_beside=write_beside)
+        self._board, self._role = board, ""
+        self._asleep: Parked | None = None
+        self._parked: dict[str, ParkedState] = {}
         configure_process(threads)
         set_deterministic(deterministic)
         self._deterministic = deterministic
@@ -85,20 +91,22 @@ class LocalTrainer(FlatTrainer):
         self._clock = ComputeClock(self._device)
         self._free, self._roles = free, roles
         most = AUTOMATIC[self._device.type]
-        self._budget = TokenBudget(token_budget, most=most, checkpointing=gradient_checkpointing)
+        self._new_budget = partial(TokenBudget, token_budget, most=most, checkpointing=gradient_checkpointing)
+        self._budgets: dict[str, TokenBudget] = {}
         self._attention, self._attention_facts = attention, dict[str, str]()
-        self._packer = Packer(
-            token_budget=self._budget.tokens,
-            device=self._device,
-            dtype=self._master_dtype,
-            stretches=self._budget.automatic,
-        )
+        self._packer = Packer(device=self._device, dtype=self._master_dtype, **self._budget.limits())
         self._choice = ProbeChoice(probe)
         self._fast: FastProbe | None = None
         self._gradient_checkpointing = gradient_checkpointing
 
-    forgets = True
-    """Whether a checkpoint must be loaded after `wake`."""
+    @property
+    def _budget(self) -> TokenBudget:
+        return self._budgets.setdefault(self._role, self._new_budget())
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a checkpoint must be loaded after `sleep`, since the state has no room in host memory."""
+        return self._folder is None
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Load weights, moments and step.
@@ -109,6 +117,9 @@ class LocalTrainer(FlatTrainer):
         state = read_state(folder, self._options)
         if self._folder is None:
             self._require_memory(folder)
+        # What it holds gives way to what it loads.
+        self._release()
+        self._role = str(checkpoint.role)
         model, trained = self._read_model(folder)
         self._recomputation = enable_recomputation(model, self._gradient_checkpointing)
         if not self._attention_facts:
@@ -133,9 +144,9 @@ class LocalTrainer(FlatTrainer):
                 width=self._compute_dtype.itemsize,
                 master=self._master_dtype.itemsize,
                 adapters=self._flat.data.numel() if adapter else 0,
+                cells=policy.output.kept_cells,
             )
         self._use_budget()
-        self._role = checkpoint.role
         self.zero_grad()
 
     def _read_model(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
@@ -185,24 +196,90 @@ class LocalTrainer(FlatTrainer):
         return [HERE]
 
     def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
+        self._loaded()
         entries = read_entries(paths[HERE])
         with paths[HERE].open("r+b") as handle:
             for name, view in self._flat.views(self._flat.data).items():
                 write_run(handle, entries[name], 0, view)
 
     def checksums(self, dtype: str) -> dict[str, int]:
+        self._loaded()
         return of_tensors(self._flat.views(self._flat.data), dtype)
 
     def sleep(self) -> None:
-        """Free the memory of model and optimizer, whose state is stored in a checkpoint."""
-        self._folder = self._fast = None
+        """Free the device's memory: the state moves to host memory, or is dropped if that has no room for it."""
+        if self._folder is None or self._asleep is not None:
+            return
+        assert isinstance(self._policy, ModelPolicy)
+        frozen = [each.data for each in self._policy.model.parameters() if not each.requires_grad]
+        gradient = self._flat.gradient
+        state = [*self._state(), *frozen, *([gradient] if self._accumulated else [])]
+        if self._has_room(state):
+            self._fast = None
+            self._asleep = Parked(state=state, scratch=[gradient], pinned=True)
+            self._empty_cache()
+        else:
+            self._release()
+
+    def wake(self) -> None:
+        """Do nothing: the next call restores the state, or replaces it if that call is a load."""
+
+    def park(self, name: str) -> bool:
+        """Keep the training state in host memory under the name of a role; False if it has no room there."""
+        if self._folder is None:
+            return False
+        state = self._state()
+        if self._asleep is None and not self._has_room(state):
+            return False
+        copies = copy_to_host(state) if self._asleep is None else self._asleep.copies[: len(state)]
+        self._parked[name] = ParkedState(tensors=copies, steps=self._optimizer.steps, source=self._folder)
+        return True
+
+    def take(self, checkpoint: Checkpoint) -> None:
+        """Load the state of the checkpoint's role that `park` kept, with zero gradients; it must be of the same model.
+
+        A model with adapters on another base is loaded from its files.
+        """
+        parked = self._parked.pop(str(checkpoint.role))
+        if self._folder is None or base_folder(parked.source) != base_folder(self._folder):
+            self.load(checkpoint)
+            return
+        if self._asleep is not None:
+            self._asleep.restore(parked.tensors)
+            self._asleep = None
+        else:
+            for tensor, copy in zip(self._state(), parked.tensors, strict=True):
+                tensor.copy_(copy)
+        self._optimizer.steps, self._folder, self._role = parked.steps, parked.source, str(checkpoint.role)
+        self._use_budget()
+        self.zero_grad()
+
+    def drop(self, name: str) -> None:
+        """Drop the state that `park` kept under a name."""
+        self._parked.pop(name, None)
+
+    def _state(self) -> list[torch.Tensor]:
+        return [self._flat.data, *self._optimizer.buffers()]
+
+    def _has_room(self, tensors: Sequence[torch.Tensor]) -> bool:
+        return host_bytes(tensors) <= HOST_SHARE * self._free(torch.device("cpu"))
+
+    def _release(self) -> None:
+        """Free the memory of model and optimizer."""
+        self._folder = self._fast = self._asleep = None
         for name in ("_flat", "_policy", "_optimizer"):
             self.__dict__.pop(name, None)
+        self._empty_cache()
+
+    def _empty_cache(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def wake(self) -> None:
-        """Do nothing: `load` restores the state."""
+    def _loaded(self) -> Path:
+        if self._asleep is not None:
+            self._asleep.restore()
+            self._asleep = None
+        return super()._loaded()
 
     def facts(self) -> dict[str, Any]:
         """Describe device and kernels, for an artifact's record."""
@@ -216,7 +293,9 @@ class LocalTrainer(FlatTrainer):
             **self._choice.facts(),
         }
 
-    def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
+    def _run_pass(
+        self, work: Callable[[], Result], groups: Sequence[TrainGroup], *, writes_gradient: bool = True
+    ) -> Result:
         """Run a whole pass; repeat it from the gradient before it if memory runs out or the fast probe fails."""
         # The copy costs seconds on an accelerator: 4.7 s at 1.7B parameters.
         gradient = self._flat.gradient.to("cpu", copy=True) if writes_gradient and self._accumulated else None
@@ -224,12 +303,11 @@ class LocalTrainer(FlatTrainer):
             try:
                 return work()
             except torch.OutOfMemoryError as error:
-                self._budget.halve(error, place="a pass over groups")
+                self._budget.halve(error, place="a pass over groups", longest=longest_row(groups))
             except UnknownLayerError as error:
                 self._choice.pass_over(error)
             # Only after the handler, since the error keeps the tensors of the pass alive.
-            if self._device.type == "cuda":
-                torch.cuda.empty_cache()
+            self._empty_cache()
             self._use_budget()
             if gradient is not None:
                 self._flat.gradient.copy_(gradient)
@@ -237,7 +315,7 @@ class LocalTrainer(FlatTrainer):
                 self._flat.gradient.zero_()
 
     def _use_budget(self) -> None:
-        self._packer = replace(self._packer, token_budget=self._budget.tokens, kept_tokens=self._budget.kept_tokens)
+        self._packer = replace(self._packer, **self._budget.limits())
         if self._recomputation is not None:
             self._recomputation.kept_tokens = self._budget.kept_tokens
         self._fast = None

@@ -54,26 +54,42 @@ class TrainerState:
 
 
 def write_checkpoint(
-    folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
+    folder: Path,
+    *,
+    weights: Tensors,
+    moments: Tensors,
+    state: TrainerState,
+    adapter: bool = False,
+    at_once: bool = True,
 ) -> None:
-    """Write a checkpoint, flushed: weights (of adapters alone if `adapter`), optimizer moments and `trainer.json`."""
+    """Write a checkpoint: weights (of adapters alone if `adapter`), optimizer moments and `trainer.json`.
+
+    With `at_once` large files are hashed and flushed; without, the commit does so.
+    """
     file, tensors = (adapters.WEIGHTS, adapters.rename_for_peft(weights)) if adapter else (WEIGHTS, weights)
-    _write_files({folder / file: tensors, folder / MOMENTS: moments}, SHARD_BYTES)
+    _write_files({folder / file: tensors, folder / MOMENTS: moments}, SHARD_BYTES, at_once=at_once)
     write_state(state, folder)
 
 
-def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> None:
-    """Write tensors as flushed safetensors: one file, or shards of at most `cap` bytes or one tensor, and an index."""
-    _write_files({path: tensors}, cap)
+def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES, at_once: bool = True) -> None:
+    """Write tensors as safetensors: one file, or shards of at most `cap` bytes or one tensor, and an index.
+
+    With `at_once` files are hashed and flushed; without, the commit does so.
+    """
+    _write_files({path: tensors}, cap, at_once=at_once)
 
 
-def _write_files(contents: Mapping[Path, Tensors], cap: int) -> None:
-    """Write files, register their digests with the store, and write the indices of split files."""
+def _write_files(contents: Mapping[Path, Tensors], cap: int, *, at_once: bool) -> None:
+    """Write files, register their digests with the store if they are hashed, and write the indices of split files."""
     shards = {path: shard(tensors, path, cap) for path, tensors in contents.items()}
-    for file, sha256 in tensor_files.write_files(
-        {file: part for each in shards.values() for file, part in each.items()}
-    ):
-        register_file(file, sha256)
+    files = {file: part for each in shards.values() for file, part in each.items()}
+    if at_once:
+        for file, sha256 in tensor_files.write_files(files):
+            register_file(file, sha256)
+    else:
+        for file, part in files.items():
+            tensor_files.write_to_cache(file, part)
+            _hit_fault_point(file)
     for path, parts in shards.items():
         write_index(parts, path)
 

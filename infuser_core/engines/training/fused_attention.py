@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from infuser_core.engines.hf.layouts import AttentionLayout
+from infuser_core.engines.hf.output_head import wide_dtype
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
 
@@ -42,7 +43,7 @@ class VarlenLayout:
         sequences = list(_sequences(shapes))
         queries, keys = [len(query) for query, _ in sequences], [len(key) for _, key in sequences]
         self._kernel = kernel
-        self._keys = torch.from_numpy(np.concatenate([key for _, key in sequences])).to(device)
+        self._copies = Copies(np.concatenate([key for _, key in sequences]), device)
         self._starts_q, self._starts_k = (
             torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32, device=device)
             for lengths in (queries, keys)
@@ -59,8 +60,8 @@ class VarlenLayout:
         flat = [each[0].to(dtype or each.dtype).transpose(0, 1) for each in (query, key, value)]
         output = self._kernel(
             flat[0].contiguous(),
-            flat[1].index_select(0, self._keys),
-            flat[2].index_select(0, self._keys),
+            self._copies.gather(flat[1]),
+            self._copies.gather(flat[2]),
             self._starts_q,
             self._starts_k,
             self._longest_q,
@@ -69,6 +70,48 @@ class VarlenLayout:
             window=window,
         )
         return output[None]
+
+
+class Copies:
+    """Gathers flat tokens [T, ...] to copies [K, ...], of which every token has at least one.
+
+    A token's gradient is the sum over its copies in their order, in fp32 or wider and rounded once. The sum of
+    `index_select`'s own backward is in the dtype of the gradient, on an accelerator by atomic additions in any order.
+    """
+
+    def __init__(self, tokens_K: np.ndarray, device: torch.device) -> None:
+        order, counts = np.argsort(tokens_K, kind="stable"), np.bincount(tokens_K)
+        first = np.cumsum(counts) - counts
+        repeated = np.flatnonzero(counts > 1)
+        # Most copies first: the tokens with a next copy are always the first ones.
+        repeated = repeated[np.argsort(-counts[repeated], kind="stable")]
+        rounds = [order[first[repeated[counts[repeated] > number]] + number] for number in range(1, int(counts.max()))]
+        self.tokens, self.first, self.repeated, *self.rounds = (
+            torch.from_numpy(each).to(device) for each in (tokens_K, order[first], repeated, *rounds)
+        )
+
+    def gather(self, flat: Tensor) -> Tensor:
+        """Return the copies of all tokens."""
+        copies: Tensor = _Gather.apply(flat, self)
+        return copies
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor, copies: Copies) -> Tensor:
+        ctx.copies = copies
+        return flat.index_select(0, copies.tokens)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        copies, (gradient,) = ctx.copies, gradients
+        result = gradient.index_select(0, copies.first)
+        if len(copies.repeated):
+            total = result.index_select(0, copies.repeated).to(wide_dtype(result))
+            for places in copies.rounds:
+                total[: len(places)] += gradient.index_select(0, places)
+            result.index_copy_(0, copies.repeated, total.to(result.dtype))
+        return result, None
 
 
 def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -54,6 +54,10 @@ class Optimizer(Generic[Constants]):
         """Return the moments, not copied, as `m.<parameter>` and `v.<parameter>`."""
         raise NotImplementedError
 
+    def buffers(self) -> list[Tensor]:
+        """List the tensors in which the moments are stored, the same ones for the optimizer's whole life."""
+        return list(self.state().values())
+
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         """Compute [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all processes."""
         raise NotImplementedError

@@ -9,13 +9,14 @@ Shapes: _S response tokens, _H hidden, _V vocabulary, _W a tile's vocabulary row
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from infuser_core.engines.hf.output_head import product, wide_dtype, wide_logits
-from infuser_core.memory.sizes import LOGIT_CELLS
+from infuser_core.memory.sizes import LOGIT_CELLS, logit_cells
 
 CPU_CELLS = 1 << 17
 """Logits of a tile on a CPU."""
@@ -51,12 +52,18 @@ class OutputLayer:
     """Logits of a tile."""
     kept_cells: int = LOGIT_CELLS
     """Most logits of a micro-batch that are kept for backward; more are computed twice."""
+    rows: int | None = None
+    """Most tokens of a tile in backward; None for all of a micro-batch. Every tile rewrites the gradients of its tokens
+    and of its vocabulary rows, so that tiles of all tokens rewrite more bytes per token the more tokens there are."""
 
     @classmethod
-    def of(cls, layer: nn.Linear, compute_dtype: torch.dtype) -> "OutputLayer":
-        """Wrap a layer, with tiles of a size that fits its device."""
-        on_cpu = layer.weight.device.type == "cpu"
-        return cls(layer=layer, compute_dtype=compute_dtype, cells=CPU_CELLS if on_cpu else LOGIT_CELLS)
+    def of(cls, layer: nn.Linear, compute_dtype: torch.dtype, device: torch.device) -> "OutputLayer":
+        """Wrap a layer, with tiles of a size that fits the device on which it will compute."""
+        if device.type == "cpu":
+            return cls(layer=layer, compute_dtype=compute_dtype, cells=CPU_CELLS)
+        cells = logit_cells(torch.cuda.get_device_properties(device).total_memory)
+        # A square tile rewrites least.
+        return cls(layer=layer, compute_dtype=compute_dtype, cells=cells, kept_cells=cells, rows=isqrt(cells))
 
     def logprobs(
         self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None = None
@@ -186,7 +193,7 @@ class _TiledLogits(torch.autograd.Function):
         dense = None
         if ctx.receiver is None:
             dense = _DenseReceiver(
-                weight_VH, bias_V, tokens=len(hidden_SH), cells=ctx.layer.cells, needs=ctx.needs_input_grad
+                weight_VH, bias_V, tokens=len(hidden_SH), layer=ctx.layer, needs=ctx.needs_input_grad
             )
         weight = weight_VH.to(ctx.layer.compute_dtype)
         result = torch.empty_like(hidden_SH)
@@ -242,24 +249,32 @@ def _span_backward(
 
 
 class _DenseReceiver:
-    """Receiver that stores the whole gradient of weight and bias, in memory allocated once."""
+    """Receiver that sums the gradient of weight and bias over all tokens, in memory allocated once."""
 
     def __init__(
-        self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, cells: int, needs: Sequence[bool]
+        self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, layer: OutputLayer, needs: Sequence[bool]
     ) -> None:
-        self.spans = [slice(0, tokens)]
+        step = layer.rows or max(1, tokens)
+        self.spans = [slice(start, min(tokens, start + step)) for start in range(0, max(1, tokens), step)]
         self.weight = torch.empty_like(weight_VH) if needs[1] else None
         self.bias = torch.empty_like(bias_V) if bias_V is not None and needs[2] else None
-        self._cells = cells
+        self._cells = layer.cells
 
     def height(self, tokens: int) -> int:
         return max(CPU_ROWS, self._cells // tokens)
 
     def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
         if self.weight is not None:
-            product(left_SW.to(hidden_SH.dtype).t(), hidden_SH, self.weight.dtype, out=self.weight[rows])
+            left_WS = left_SW.to(hidden_SH.dtype).t()
+            if span == 0:
+                product(left_WS, hidden_SH, self.weight.dtype, out=self.weight[rows])
+            else:
+                self.weight[rows] += product(left_WS, hidden_SH, self.weight.dtype)
         if self.bias is not None:
-            torch.sum(left_SW, 0, out=self.bias[rows])
+            if span == 0:
+                torch.sum(left_SW, 0, out=self.bias[rows])
+            else:
+                self.bias[rows] += left_SW.sum(0)
 
 
 class Tiles:

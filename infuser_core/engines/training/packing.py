@@ -103,6 +103,11 @@ def _fill_batches(units: Sequence[list[Segment]], budget: int, short: int) -> li
     return [[segment for unit in run for segment in unit] for run in runs]
 
 
+def longest_row(groups: Iterable[TrainGroup]) -> int:
+    """Count the tokens of the longest response with its prompt; 0 without responses."""
+    return max((len(each.prompt_token_ids) + len(row.token_ids) for each in groups for row in each.rows), default=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
     """Tensors of one forward call of a trainer, packed from several segments."""
@@ -180,8 +185,7 @@ class Packer:
 
     def _budgets(self, groups: Sequence[TrainGroup]) -> tuple[int, int]:
         """Return the most tokens of a micro-batch, and of a short micro-batch, which keeps its matrix products."""
-        rows = (len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows)
-        budget = max(self.token_budget, *rows, 0) if self.stretches else self.token_budget
+        budget = max(self.token_budget, longest_row(groups)) if self.stretches else self.token_budget
         return budget, min(self.kept_tokens or budget, budget)
 
     def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:

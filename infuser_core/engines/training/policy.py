@@ -15,10 +15,18 @@ from infuser_core.errors import EngineError
 
 
 class ModelPolicy:
-    """loss.Policy over a transformers model, whose weights are in a master dtype; computes in `compute_dtype`."""
+    """loss.Policy over a transformers model, whose weights are in a master dtype; computes in `compute_dtype`.
+
+    `device`: where it will compute, if the model has yet to be moved there.
+    """
 
     def __init__(
-        self, model: PreTrainedModel, *, compute_dtype: torch.dtype, recomputation: Recomputation | None = None
+        self,
+        model: PreTrainedModel,
+        *,
+        compute_dtype: torch.dtype,
+        recomputation: Recomputation | None = None,
+        device: torch.device | None = None,
     ) -> None:
         self.model = model
         self._recomputation = recomputation
@@ -29,7 +37,7 @@ class ModelPolicy:
                 f"the output layer of {type(model).__name__} is {type(head).__name__}, and not a plain linear one",
                 hint="choose a model whose logits are one linear map, and no adapter on its output layer",
             )
-        self.output = OutputLayer.of(head, compute_dtype)
+        self.output = OutputLayer.of(head, compute_dtype, device or model.device)
 
     def logprobs(self, batch: MicroBatch, *, temperature: float, receiver: Receiver | None = None) -> Tensor:
         """Compute log pi(token) of every response token, [S]; `receiver`, if any, gets the output weight's gradient."""

@@ -39,7 +39,9 @@ class Recomputation:
         # transformers renamed the method within the range we support.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         products = partial(create_selective_checkpoint_contexts, _keep_products)
-        enable({"use_reentrant": False, "context_fn": lambda: noop_context_fn() if self._whole else products()})
+        options = {"use_reentrant": False, "context_fn": lambda: noop_context_fn() if self._whole else products()}
+        # Nothing in a layer is random: dropout is off.
+        enable({**options, "preserve_rng_state": False})
         model.train()
 
     def choose(self, tokens: int) -> None:

@@ -93,8 +93,23 @@ def allocate_file(path: Path, shapes: Shapes, dtype: torch.dtype = torch.float32
 def write_run(handle: IO[bytes], entry: TensorEntry, start: int, values: Tensor) -> None:
     """Write consecutive values of a tensor, from its element `start` on, to an allocated file."""
     handle.seek(entry.offset + entry.dtype.itemsize * start)
-    # A copy: memory shared with numpy cannot be released (see deepspeed.zero.Parked).
+    # A copy: memory shared with numpy cannot be released (see parked.Parked).
     values.detach().to("cpu", entry.dtype, copy=True).reshape(-1).view(torch.uint8).numpy().tofile(handle)
+
+
+def write_to_cache(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors of one dtype to the page cache alone: the commit hashes and flushes the file."""
+    dtype = _dtype_of(tensors)
+    allocate_file(path, {name: tensor.shape for name, tensor in tensors.items()}, dtype)
+    entries = read_entries(path)
+    with path.open("r+b") as handle:
+        for name, tensor in tensors.items():
+            write_run(handle, entries[name], 0, tensor)
+
+
+def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
+    (dtype,) = {tensor.dtype for tensor in tensors.values()} or {torch.float32}
+    return dtype
 
 
 def write_files(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Path, str]]:
@@ -109,9 +124,8 @@ def write_files(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Pa
 
 def write_file(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Write tensors of one dtype, flushed to the disk; returns the file's sha256, hex."""
-    (dtype,) = {tensor.dtype for tensor in tensors.values()} or {torch.float32}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return write_stream(path, shapes, dtype, (tensors[name] for name in sorted(tensors)))
+    return write_stream(path, shapes, _dtype_of(tensors), (tensors[name] for name in sorted(tensors)))
 
 
 def write_stream(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterable[Tensor]) -> str:

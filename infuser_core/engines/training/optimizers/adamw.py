@@ -39,6 +39,9 @@ class AdamW(Optimizer[AdamWOptions]):
         views = self._views()
         return named_moments(views.views(self.first), views.views(self.second))
 
+    def buffers(self) -> list[Tensor]:
+        return [self.first, self.second]
+
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         flat, form = self._parameters, self.form
         chunks = flat.chunks(gradient, reference, self.second)
