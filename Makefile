@@ -190,8 +190,18 @@ chaos: venv
 bench-statistics: venv
 	$(BIN)/python tests/bench/intervals.py
 
-bench-corpus: venv
+# Chapters of open textbooks against their sources, then everything else. MIRROR=FOLDER takes the sources from local git folders.
+bench-corpus: venv .venv-readers/.installed
+	@command -v pdflatex asciidoctor-pdf >/dev/null \
+	  || { echo "install texlive-latex-extra texlive-science lmodern ruby-asciidoctor-pdf"; exit 2; }
+	$(BIN)/python tests/bench/textbook_bench.py $(if $(MIRROR),--mirror $(MIRROR))
 	$(BIN)/python tests/bench/corpus_all.py
+
+.venv-readers/.installed:
+	$(PYTHON) -m venv .venv-readers
+	.venv-readers/bin/pip install --quiet docling-rs==2.52.7 docling-parse==7.23.1 kreuzberg==4.10.4 pypdfium2==5.15.2 typst==0.15.2
+	touch $@
+
 
 # Model-written programs run in bubblewrap. On Debian, root installs it here; other users see what is missing.
 sandbox:
@@ -219,4 +229,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-gpu .venv-vllm .venv-images .venv-python-*
+	rm -rf $(VENV) .venv-gpu .venv-vllm .venv-readers .venv-images .venv-python-*

@@ -167,7 +167,8 @@ class Fonts:
             raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)
             here = (self.x.value, self.y.value, -self.x.value, -self.y.value)[self.turns]
             if last is not None and here > last and codes[place - 1] in LETTERS:
-                advances.append(here - last)
+                # By the font size, since code in a sentence is often larger than a listing.
+                advances.append((here - last) / self.objects.size_of(place - 1))
                 letters.add(codes[place - 1])
             last = here
         if len(advances) >= 6 and len(letters) >= 4:

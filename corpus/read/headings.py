@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -87,6 +87,7 @@ def mark_headings(pages: Sequence[list[PdfLine]], outline: Sequence[OutlineEntry
     blocks = _blocks_by_style(pages, body)
     if votes and votes.total() * PAGES_PER_ENTRY >= len(pages):
         levels = _levels_by_outline(votes, blocks)
+        levels |= _levels_below_outline(levels, _levels_by_font(blocks, body, pages, votes), body)
     else:
         levels = _levels_by_font(blocks, body, pages, votes)
     # The level of a numbered section is the level of the chapters plus the number of parts after the first.
@@ -202,6 +203,16 @@ def _levels_by_outline(votes: Counter[tuple[Style, int]], blocks: dict[Style, li
         if count >= TRUSTED * (count + others):
             levels[style] = -max((n, -level) for (name, level), n in votes.items() if name == style)[1]
     return levels
+
+
+def _levels_below_outline(levels: dict[Style, int], by_font: Mapping[Style, int], body: Style) -> dict[Style, int]:
+    """Levels of titles that no bookmark names: in the face of those that one names, smaller, and larger than text."""
+    faces = {(style[0], style[2]) for style in levels}
+    least = min((style[1] for style in levels), default=0.0)
+    below = [s for s in by_font if (s[0], s[2]) in faces and body[1] + 1 <= s[1] < least]
+    sizes = sorted({style[1] for style in below}, reverse=True)
+    lowest = max(levels.values(), default=0)
+    return {style: min(lowest + sizes.index(style[1]) + 1, 6) for style in below}
 
 
 # By fonts

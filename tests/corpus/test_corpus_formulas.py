@@ -298,6 +298,32 @@ def test_a_script_in_the_smallest_size_is_as_large_as_its_base():
 
 
 @pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        # As Palatino prints them: its text is larger than the font of large signs, and the limits are far apart.
+        (
+            [("x(t) =", 217.1, 248.0, 582.5, 11.4), ("\u222b", 251.4, 260.6, 582.8, 9.8), ("t", 261.4, 264.1, 593.0, 8.0),
+             ("0", 256.9, 260.9, 573.9, 8.0), ("f(s) ds.", 266.3, 300.0, 582.5, 11.4)],
+            "x(t) = \u222b_{0}^{t} f(s) ds.",
+        ),
+        (
+            [("[", 295.9, 301.6, 657.5, 10.9), ("\\frac{a}{s}", 302.5, 321.2, 657.5, 10.9), ("]", 322.1, 327.9, 657.5, 10.9),
+             ("\u221e", 328.1, 334.9, 670.9, 8.0), ("t=0", 328.1, 341.5, 646.7, 8.3), ("= b", 345.2, 360.0, 657.5, 10.9)],
+            "[\\frac{a}{s}]_{t=0}^{\u221e} = b",
+        ),
+    ],
+)  # fmt: skip
+def test_limits_belong_to_their_integral_and_to_their_bracket(
+    row: list[tuple[str, float, float, float, float]], text: str
+):
+    pieces = [
+        Piece(text=text, x0=x0, x1=x1, y=y, size=size, font="CMR10", bold=False, mono=False, run=True)
+        for text, x0, x1, y, size in row
+    ]
+    assert [piece.text for piece in assemble_scripts(pieces)] == [text]
+
+
+@pytest.mark.parametrize(
     "pieces",
     [
         pytest.param([("a", 72, 700.0), ("b", 75.9, 700.5), ("c", 79.8, 701.0), ("d", 83.7, 701.5)], id="skewed line"),

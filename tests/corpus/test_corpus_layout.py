@@ -91,10 +91,17 @@ def test_the_outline_names_every_heading_with_its_level(tmp_path, face, columns)
     assert found(tmp_path / "a.pdf") == book.headings
 
 
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("face", ["serif", "sans", "cjk"])
+def test_titles_below_the_last_level_of_bookmarks_are_headings(tmp_path, face, numbered):
+    book = write_book(tmp_path / "a.pdf", BookPlan(face=face, outline=2, numbered=numbered))
+    assert found(tmp_path / "a.pdf") == book.headings
+
+
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("face", sorted(FACES))
 def test_fonts_alone_find_nearly_every_heading(tmp_path, face, columns):
-    book = write_book(tmp_path / "a.pdf", BookPlan(face=face, columns=columns, outline=False))
+    book = write_book(tmp_path / "a.pdf", BookPlan(face=face, columns=columns, outline=0))
     titles = [title for _, title in found(tmp_path / "a.pdf")]
     wanted = [title for _, title in book.headings]
     hits = sum(title in titles for title in wanted)
@@ -103,13 +110,13 @@ def test_fonts_alone_find_nearly_every_heading(tmp_path, face, columns):
 
 @pytest.mark.parametrize("face", ["serif", "sans", "cjk"])
 def test_unnumbered_titles_are_found_by_their_size(tmp_path, face):
-    book = write_book(tmp_path / "a.pdf", BookPlan(face=face, outline=False, numbered=False))
+    book = write_book(tmp_path / "a.pdf", BookPlan(face=face, outline=0, numbered=False))
     assert found(tmp_path / "a.pdf") == book.headings
 
 
 def test_withholding_the_outline_is_the_same_as_having_none(tmp_path):
     write_book(tmp_path / "a.pdf", BookPlan())
-    write_book(tmp_path / "b.pdf", BookPlan(outline=False))
+    write_book(tmp_path / "b.pdf", BookPlan(outline=0))
     assert found(tmp_path / "a.pdf", use_outline=False) == found(tmp_path / "b.pdf")
 
 

@@ -84,8 +84,8 @@ class BookPlan:
     """Key of FACES."""
     columns: int = 1
     """Columns of text."""
-    outline: bool = True
-    """Whether the file has bookmarks."""
+    outline: int = 3
+    """Levels of titles that have bookmarks."""
     numbered: bool = True
     """Whether titles carry section numbers."""
     chapters: int = 4
@@ -109,11 +109,11 @@ class PrintedBook:
 class _Template(BaseDocTemplate):
     """Bookmarks the titles."""
 
-    outline = True
+    outline = 3
 
     def afterFlowable(self, flowable: Flowable) -> None:
         level = getattr(flowable, "level", None)
-        if level is not None and self.outline:
+        if level is not None and level < self.outline:
             name = f"mark{id(flowable)}"
             self.canv.bookmarkPage(name, fit="XYZ", left=0, top=self.frame._y + 24)
             self.canv.addOutlineEntry(flowable.getPlainText(), name, level)

@@ -46,6 +46,11 @@ LIMIT_WORDS = re.compile(
     r"(?:lim|max|min|sup|inf|argmax|argmin|arg max|arg min|[\u2211\u220f\u22c2\u22c3\u222b\u222e)\]}|])$"
 )
 OPERATOR = re.compile(r"^[\u2211\u220f\u22c2\u22c3\u2a01\u2a02]$")
+INTEGRAL = re.compile(r"^[\u222b\u222c\u222d\u222e]$")
+SIGN_SIZE = 0.8
+"""Least font size of a large sign, as a share of the text's: a smaller one is in a script."""
+ALIGNED = 0.5
+"""Largest distance between the left edges of two limits of one bracket, points."""
 CLOSING = (")", "]", "}", "|")
 ORDINAL = re.compile(r"^(?:st|nd|rd|th|er|re|\u00e8re|e|\u00e8me|o|a|os|as)$")
 SURE_ORDINAL = re.compile(r"^(?:st|nd|rd|th|er|\u00e8re|\u00e8me)$")
@@ -95,7 +100,9 @@ def assemble_scripts(pieces: Sequence[Piece]) -> list[Piece]:
 def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
     """Give large operators the size of the text around them, and move them to their position in reading order."""
     result = [
-        _fit_operator(piece, pieces[max(0, n - 2) : n + 5]) if OPERATOR.match(piece.text) else piece
+        _fit_operator(piece, pieces[max(0, n - 2) : n + 5])
+        if OPERATOR.match(piece.text) or INTEGRAL.match(piece.text)
+        else piece
         for n, piece in enumerate(pieces)
     ]
     for place in range(1, len(result) - 1):
@@ -122,10 +129,11 @@ def _move_after_line(pieces: list[Piece], place: int) -> None:
 
 
 def _fit_operator(operator: Piece, near: Sequence[Piece]) -> Piece:
-    """Give a large operator the size and baseline of the text next to it if that is smaller."""
+    """Give a large operator the size and baseline of the text next to it, which its own font may not have."""
     level = [p for p in near if p is not operator and abs(p.y - operator.y) < 0.3 * operator.size]
     text = max(level, key=lambda p: p.size, default=operator)
-    return replace(operator, size=text.size, y=text.y) if text.size <= SMALLER * operator.size else operator
+    differs = text.size <= SMALLER * operator.size or SIGN_SIZE * text.size < operator.size <= SMALLER * text.size
+    return replace(operator, size=text.size, y=text.y) if differs else operator
 
 
 def join_pieces(group: Sequence[Piece]) -> Piece:
@@ -229,12 +237,15 @@ def _is_limit(group: Sequence[Piece], piece: Piece, main: Piece) -> bool:
     if LOWEST < shift < HIGHEST:
         return False
     carrier = next((p for p in reversed(group) if p.size > SMALLER * main.size), main)
-    if carrier.text.endswith(CLOSING) and (piece.y < main.y or carrier.text not in CLOSING):
-        # The piece is an exponent of brackets that are drawn as one tall sign.
+    last = group[-1]
+    is_under = last.y > main.y > piece.y and abs(last.x0 - piece.x0) < ALIGNED
+    if carrier.text.endswith(CLOSING) and ((piece.y < main.y and not is_under) or carrier.text not in CLOSING):
+        # The piece is an exponent of brackets that are drawn as one tall sign, or below it without one above.
         return False
     if not LIMIT_WORDS.search(carrier.text):
         return False
-    return carrier.x1 - 2.6 * main.size <= piece.x0 and piece.x1 <= carrier.x1 + 1.2 * main.size
+    reach = 4 if is_under else 1.2
+    return carrier.x1 - 2.6 * main.size <= piece.x0 and piece.x1 <= carrier.x1 + reach * main.size
 
 
 def linear_text(group: Sequence[Piece], main: Piece) -> str:
