@@ -21,7 +21,7 @@ from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.books.tree import decode_text
 from corpus.read.converters import pdfium
-from corpus.read.doubt import Doubtful, doubt_of_book
+from corpus.read.doubt import Doubt, Doubtful, doubt_by_page
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import STYLE, clean_markup
 from corpus.read.page import ConversionJob, RemovedText, SharedResources, page_of
@@ -36,7 +36,7 @@ NEEDS_OCR = "needs_ocr"
 SCANS = "rapidocr"
 """Visual converter for books without a usable text layer that needs no network and no accelerator."""
 MAX_DOUBT = 1 / 3
-"""Share of a book's characters in doubtful paragraphs above which a visual converter is preferred."""
+"""Share of a book's characters on pages with a doubtful paragraph above which a visual converter is preferred."""
 TEXT = "text-3"
 """Name and version of the converter of files that are Markdown or plain text already."""
 SETTINGS = re.compile(
@@ -160,11 +160,14 @@ def _find_doubt(page: Page) -> str:
     """Return why the text layer is not good enough; empty if it is, or if no visual converter could help."""
     if page.reason:
         return page.reason if page.reason.startswith(NEEDS_OCR) else ""
-    doubt = doubt_of_book(page.markdown, page.page_starts)
-    reason, passage = doubt.heaviest
-    if doubt.share <= MAX_DOUBT:
+    doubts = doubt_by_page(page.markdown, page.page_starts)
+    characters = sum(doubt.characters for doubt in doubts)
+    share = sum(doubt.characters for doubt in doubts if doubt.passages) / max(characters, 1)
+    if share <= MAX_DOUBT:
         return ""
-    return f"{reason}: {doubt.share:.0%} of the text may be misread, such as {' '.join(passage.split())[:60]!r}"
+    passages = [passage for doubt in doubts for passage in doubt.passages]
+    reason, passage = Doubt(characters=characters, passages=passages).heaviest
+    return f"{reason}: on pages with {share:.0%} of the text, such as {' '.join(passage.split())[:60]!r}"
 
 
 def convert_text(path: Path, source_id: str) -> Page:

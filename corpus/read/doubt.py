@@ -118,14 +118,10 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
     return Doubtful.MARKUP if MARKUP.search(prose) else None
 
 
-def doubt_of_book(text: str, page_starts: Sequence[int]) -> Doubt:
-    """Find the doubtful paragraphs of a whole book page by page, or by pieces of PAGE_CHARS if it has no pages."""
+def doubt_by_page(text: str, page_starts: Sequence[int]) -> list[Doubt]:
+    """Find the doubtful paragraphs of each page of a book, or of pieces of PAGE_CHARS if it has no pages."""
     edges = [*(page_starts if len(page_starts) > 1 else range(0, len(text), PAGE_CHARS)), len(text)]
-    doubts = [find_doubt(text[start:end]) for start, end in pairwise(edges)]
-    return Doubt(
-        characters=sum(doubt.characters for doubt in doubts),
-        passages=[passage for doubt in doubts for passage in doubt.passages],
-    )
+    return [find_doubt(text[start:end]) for start, end in pairwise(edges)]
 
 
 def share_leftward(text: str) -> float:

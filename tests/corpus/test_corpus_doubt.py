@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corpus.chunk.chunk import chunk_page, discarded_spans
 from corpus.chunk.split import count_tokens
-from corpus.read.doubt import MARK, Doubtful, doubt_of_book, find_doubt
+from corpus.read.doubt import MARK, Doubtful, doubt_by_page, find_doubt
 from corpus.read.page import page_of
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import DoubtShares
@@ -94,9 +94,9 @@ def test_code_in_a_fence_is_in_no_language_and_has_tags_and_is_no_doubt():
 def test_a_book_is_judged_page_by_page():
     pages = [PROSE * 4, shifted(PROSE * 4), PROSE * 4]
     starts = [sum(map(len, pages[:place])) for place in range(3)]
-    assert doubt_of_book("".join(pages), starts).share == pytest.approx(1 / 3, abs=0.01)
+    assert [doubt.share for doubt in doubt_by_page("".join(pages), starts)] == [0, 1, 0]
     assert find_doubt("".join(pages)).share in (0, 1)
-    assert doubt_of_book("", []).share == 0
+    assert doubt_by_page("", []) == []
 
 
 WORDS = st.lists(st.text(string.ascii_letters + " .=_^{}<>$`\n" + MARK, max_size=30), max_size=9).map("\n\n".join)

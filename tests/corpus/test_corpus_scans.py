@@ -238,6 +238,6 @@ def test_garbled_formulas_of_a_text_layer_never_go_to_rapidocr(tmp_path, monkeyp
     for helper in ("marker", "rapidocr"):
         result = converted(tmp_path / "a.pdf", ConversionJob(settings=ConvertSettings(helper=helper)))
         assert result.status == "converted" and result.chosen.startswith(
-            "text layer on 1 of 1 pages; garbled_formula: 100% of the text"
+            "text layer on 1 of 1 pages; garbled_formula: on pages with 100% of the text"
         )
         assert ("marker could not help" in result.chosen) == (helper == "marker") and "rapidocr" not in result.chosen
