@@ -39,7 +39,7 @@ _READERS: Mapping[str, str] = {
     Doubtful.SIGN: f"OCR (`pip install 'infuser[scans]'`), or {_OF_PAGES}",
     Doubtful.WORD: f"OCR (`pip install 'infuser[scans]'`), or {_OF_PAGES}",
 }
-"""What may read a PDF that loses much text, by the reason."""
+"""Remedies for a PDF that loses much text, by the reason."""
 _OTHER_EDITION = "another edition or format of the book"
 
 
@@ -134,7 +134,7 @@ def collect_facts(
 
 
 def _reader_of(row: PoolSource) -> str:
-    """What may read a book that loses much of its text to doubt; empty if it loses little."""
+    """Remedy for a book that loses much of its text to doubt; empty if it loses little."""
     if row.doubt <= _LARGE_LOSS:
         return ""
     return _READERS.get(row.doubtful_for, _OTHER_EDITION) if row.converter.startswith("embedded") else _OTHER_EDITION
