@@ -65,10 +65,10 @@ class BuiltSource:
         """Row for the pool's table of sources."""
         source, page = self.item.source, self.page
         stage, reason = self._rejection()
-        lost = Counter[str]()
+        loss = Counter[str]()
         for span in self.discarded:
             if span.reason in set(Doubtful):
-                lost[span.reason] += span.end - span.start
+                loss[span.reason] += span.end - span.start
         return PoolSource(
             source_id=source.source_id,
             input=self.item.input,
@@ -93,8 +93,8 @@ class BuiltSource:
             structure=self.structure,
             markdown_sha256=page.sha256 if page and not page.reason else "",
             page_starts=page.page_starts if page and not page.reason else [],
-            doubt=lost.total() / max(self.num_chars, 1),
-            doubtful_for=max(lost, key=lambda name: lost[name], default=""),
+            doubt=loss.total() / max(self.num_chars, 1),
+            doubtful_for=max(loss, key=lambda name: loss[name], default=""),
         )
 
     def _rejection(self) -> tuple[str, str]:

@@ -312,13 +312,13 @@ def summary_text(facts: Mapping[str, Any], sources: Sequence[PoolSource], out: P
     ]
     if len(rejected) > _MAX_REJECTED:
         lines.append(f"rejected: {len(rejected) - _MAX_REJECTED} more, see {REPORT}")
-    lost = [row for row in facts["doubt"] if row["reader"]]
+    losses = [row for row in facts["doubt"] if row["reader"]]
     lines += [
         f"doubt: {row['share']:.0%} of {row['title']} is lost; to read it: {row['reader']}"
-        for row in lost[:_MAX_REJECTED]
+        for row in losses[:_MAX_REJECTED]
     ]
-    if len(lost) > _MAX_REJECTED:
-        lines.append(f"doubt: {len(lost) - _MAX_REJECTED} more books lose a third or more, see {REPORT}")
+    if len(losses) > _MAX_REJECTED:
+        lines.append(f"doubt: {len(losses) - _MAX_REJECTED} more books lose a third or more, see {REPORT}")
     missing = sum(row["lines"] for row in facts["left_out"] if row["reason"] == "missing")
     if warning := missing_inclusions_warning(missing):
         lines.append(f"warning: {warning}")
