@@ -29,7 +29,7 @@ LATEX = r"""\documentclass[11pt]{book}
 \lstset{basicstyle=\ttfamily\small,columns=flexible,showstringspaces=false,keepspaces}
 """
 SIGNS = "".join(rf"\DeclareUnicodeCharacter{{{code}}}{{\ensuremath{{{tex}}}}}" for code, tex in (
-    ("2212", "-"), ("221E", r"\infty"), ("2229", r"\cap"), ("2032", "'"), ("03B8", r"\theta")))  # fmt: skip
+    ("2212", "-"), ("221E", r"\infty"), ("2229", r"\cap"), ("2032", "'"), ("03B8", r"\theta"), ("2260", r"\neq")))  # fmt: skip
 """Signs of the books' prose that LaTeX does not know without this."""
 OPTIONS = ("--top-level-division=chapter", "-V", "documentclass=book", "-V", f"header-includes={SIGNS}")
 TYPESET = "import sys, typst; typst.compile(sys.argv[1], output=sys.argv[2], root=sys.argv[3])"
@@ -151,11 +151,14 @@ def html_of(node: ET.Element, depth: int) -> ET.Element:
         html.tag = "ol"
     html.text = text
     for child in node:
-        # The text after an element that is left out stays: in a span, which has no meaning.
-        absent = child.tag.rpartition("}")[2] in ABSENT
-        part = ET.Element("span") if absent else html_of(child, depth + (name in ("document", "section")))
-        part.tail = child.tail
-        html.append(part)
+        if child.tag.rpartition("}")[2] not in ABSENT:
+            html.append(html_of(child, depth + (name in ("document", "section"))))
+        elif (child.tail or "").strip():
+            # The text after an element that is left out.
+            html.append(ET.Element("span"))
+        else:
+            continue
+        html[-1].tail = child.tail
     return html
 
 

@@ -115,10 +115,11 @@ def test_formulas_of_a_source_have_the_notation_of_texts():
 def test_a_source_is_read_without_its_notes_and_pictures():
     cnxml = """<document xmlns="http://cnx.rice.edu/cnxml" xmlns:m="http://www.w3.org/1998/Math/MathML"><title>Top</title><content>
     <section><title>Part</title><para>One <emphasis>two</emphasis><footnote>note</footnote> three.</para>
+    <para>Of <m:math><m:mi>n</m:mi></m:math> after.</para>
     <figure><media/><caption>lost</caption></figure><code>\n  a = 1\n    b</code>
     <table><tgroup><tbody><row><entry>x</entry><entry/></row></tbody></tgroup></table></section></content></document>"""
     html = ElementTree.tostring(html_of(ElementTree.fromstring(cnxml), 0), encoding="unicode")
     reader = TreeReader()
     reader.read_blocks(json.loads(pandoc(html, "-f", "html", "-t", "json"))["blocks"])
     assert (reader.headings, reader.lines, reader.rows) == (["Top", "Part"], ["a = 1", "  b"], [["x"]])
-    assert [text.strip() for text in reader.paragraphs if text] == ["One two three."]
+    assert [text.strip() for text in reader.paragraphs if text] == ["One two three.", f"Of {UNREAD}0{UNREAD} after."]
