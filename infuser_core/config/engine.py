@@ -18,6 +18,9 @@ RESERVED = {
     "max_model_len": "cotrain.prompt_tokens and the limits of responses",
     "gpu_memory_utilization": "engine.sampler_memory",
     "enable_sleep_mode": "engine.placement",
+    "enable_lora": "cotrain.adapter",
+    "max_lora_rank": "cotrain.adapter.rank",
+    "lora_target_modules": "cotrain.adapter.targets",
     "seed": "seed",
     "trust_remote_code": "",
     "skip_tokenizer_init": "",
@@ -60,6 +63,10 @@ class EngineSettings(Settings):
     part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
     """Attention implementation of the trainer `local`; `auto` takes the fastest available one that agrees with sdpa."""
+    elementwise: Annotated[Literal["auto", "fused", "plain"], Mark.NEUTRAL] = "auto"
+    """How trainers compute norms, rotations and gates in `bfloat16`: as kernels that torch.compile generates (`fused`),
+    or operator by operator (`plain`). `auto` is `fused` on a GPU if they can be compiled. It changes only rounding and
+    is not part of a recipe."""
     deterministic: bool = False
     """Whether torch uses only deterministic kernels and fails where none exists; slower on an accelerator."""
     ranks: Count = 1

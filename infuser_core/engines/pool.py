@@ -213,10 +213,11 @@ class EnginePool:
     """Provides the samplers and trainers of a run; keeps one warm engine of each kind per role.
 
     A warm engine has a checkpoint loaded. `max_trainers` limits the warm trainers: with 1, roles take turns on a small
-    accelerator. With `one_sampler`, generator and solver take turns in one sampler, which swaps their weights. With
-    placement `colocated` all engines share the accelerators: the requested engine is awake, and the others sleep if
-    they can (`sleep` and `wake` of an engine). With `split` each has separate ones. An engine that has failed
-    (`failed`) or whose ranks no longer answer (`alive`) is replaced when it is requested.
+    accelerator. With `one_sampler`, generator and solver take turns in one sampler, which swaps their weights. The
+    judge always uses the solver's sampler of vLLM: an accelerator has room for no other one. With placement `colocated`
+    all engines share the accelerators: the requested engine is awake, and the others sleep if they can (`sleep` and
+    `wake` of an engine). With `split` each has separate ones. An engine that has failed (`failed`) or whose ranks no
+    longer answer (`alive`) is replaced when it is requested.
 
     Phases in several threads may share a pool. A sampler is shared call by call; a trainer, which is stateful, belongs
     to the last phase that requested it.
@@ -311,8 +312,8 @@ class EnginePool:
 
     def _engine_of(self, kind: str, role: str) -> WarmEngine:
         """Return the warm engine of a role, or a new one. With placement `colocated` the other engines go to sleep."""
-        swaps = self._one_sampler and kind == "sampler" and role in (Role.GENERATOR, Role.SOLVER)
-        key = (kind, Role.SOLVER if swaps else role)
+        swaps = self._one_sampler if role == Role.GENERATOR else self._names["sampler"] == "vllm"
+        key = (kind, Role.SOLVER if kind == "sampler" and swaps else role)
         with self._lock:
             if key in self._warm and not _works(self._warm[key].engine):
                 self._drop(key)

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from infuser_core.errors import UsageError, abbreviate
 from infuser_core.system.child import CONTROL_GROUPS
@@ -51,13 +52,37 @@ def peak_resident(who: int = resource.RUSAGE_SELF) -> int:
     return resource.getrusage(who).ru_maxrss * (1024 if sys.platform != "darwin" else 1)
 
 
-def container_memory() -> tuple[float, float]:
+def container_memory(groups: Path = CONTROL_GROUPS) -> tuple[float, float]:
     """Return the container's memory limit and the bytes of it in use; the limit is infinite if there is none."""
     try:
-        limit, used = ((CONTROL_GROUPS / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        limit, used = ((groups / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:
         return math.inf, 0.0
     return float(limit) if limit.isdigit() else math.inf, float(used)
+
+
+def free_host_memory(facts: Path = Path("/proc/meminfo"), groups: Path = CONTROL_GROUPS) -> int:
+    """Return the bytes of main memory that this process can still take, within a container's limit."""
+    try:
+        available = re.search(r"MemAvailable:\s+(\d+) kB", facts.read_text())
+    except OSError:
+        available = None
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit, used = container_memory(groups)
+    return int(min(int(available[1]) * 1024 if available else total // 2, max(0.0, limit - used)))
+
+
+HOST_SHARE = 0.5
+"""Share of a machine's free main memory that the state of idle engines may take: pinned copies may be twice as large as
+their contents, since torch allocates them in powers of two."""
+
+
+def sleep_level(weights: int, *, engines: int, free: int) -> int:
+    """Choose vLLM's level of sleep: 1 keeps an engine's weights in the host's memory, 2 drops them.
+
+    `weights`: bytes of one engine's weights; `engines`: number on the machine; `free`: bytes of its main memory.
+    """
+    return 1 if engines * weights <= HOST_SHARE * free else 2
 
 
 NODE = 8

@@ -268,10 +268,10 @@ def memory_of_roles(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: f
 def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
     """Predict the bytes used in a node's main memory: offloaded state, and the state of sleeping engines.
 
-    If engines take turns, sleeping samplers keep their weights there, and a sharded trainer its masters, moments and
-    gradients; an unsharded trainer needs nothing, and keeps its state there only if there is room. A sharded trainer
-    that serves both roles keeps the idle role's masters and moments there, and those of both while it changes roles.
-    Weights handed to running samplers are stored once.
+    If engines take turns, sleeping samplers keep their weights there (see `sleep_level`), and a sharded trainer its
+    masters, moments and gradients; an unsharded trainer needs nothing, and keeps its state there only if there is room.
+    A sharded trainer that serves both roles keeps the idle role's masters and moments there, and those of both while it
+    changes roles. Weights handed to running samplers are stored once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters

@@ -8,7 +8,7 @@ the base model if the folder is the working folder.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infuser_core.errors import CheckpointError
 
@@ -27,15 +27,24 @@ def base_pointer(base: Path) -> str:
     return f"../../{base.parent.name}/{base.name}"
 
 
+def read_adapter(folder: Path) -> dict[str, Any] | None:
+    """Read peft's settings of an adapter checkpoint; None if `folder` holds a full model."""
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
 def base_folder(folder: Path) -> Path | None:
     """Folder of an adapter checkpoint's base model; None if `folder` holds a full model.
 
     Raises CheckpointError if the base model is missing.
     """
-    path = folder / CONFIG
-    if not path.is_file():
+    adapter = read_adapter(folder)
+    if adapter is None:
         return None
-    name = json.loads(path.read_text(encoding="utf-8")).get(BASE_KEY) or ""
+    name = adapter.get(BASE_KEY) or ""
     base = (folder / name).resolve()
     if not name or not (base / "config.json").is_file():
         raise CheckpointError(
@@ -43,6 +52,12 @@ def base_folder(folder: Path) -> Path | None:
             hint="keep it in its store, or `infuser export` the checkpoint as a whole model",
         )
     return base
+
+
+def read_scale(folder: Path) -> float:
+    """Read the factor of an adapter checkpoint's product B A: alpha / r."""
+    adapter = read_adapter(folder) or {}
+    return float(adapter["lora_alpha"] / adapter["r"])
 
 
 def rename_for_peft(weights: Mapping[str, Value]) -> dict[str, Value]:

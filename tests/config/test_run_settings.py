@@ -19,12 +19,13 @@ from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases import check_keys, generate_questions, rollout_dev
 from infuser_core.engines.configured import options_of, run_pool, sampling_pool
-from infuser_core.engines.service.launch import ServiceOptions, engine_settings
+from infuser_core.engines.service.launch import ServiceOptions, adapter_settings, engine_settings
 from infuser_core.engines.vllm import worker
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation import evaluate
 from infuser_core.evaluation.models import EvaluatedModel
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, settings_of_run
+from infuser_core.store.adapter_files import CONFIG
 
 NANO = ROOT / "configs" / "nano.yaml"
 BASE = load([NANO]).model_dump(mode="json")
@@ -191,11 +192,14 @@ def test_where_only_shipped_code_may_be_named_arguments_are_numbers_and_words(
     assert "--allow-plugins" in refused.value.hint
 
 
-def test_every_argument_that_is_set_here_is_reserved_but_for_one_that_may_be_replaced() -> None:
+def test_every_argument_that_is_set_here_is_reserved_but_for_one_that_may_be_replaced(tmp_path: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(worker))) if isinstance(node, ast.Call)]
     (call,) = (each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "EngineArgs")
     fixed = {each.arg for each in call.keywords if each.arg}
-    own = engine_settings(ServiceOptions(**ENGINE), model="model")
+    (tmp_path / CONFIG).write_text('{"r": 5, "target_modules": ["q_proj"]}')
+    options = ServiceOptions(**ENGINE)
+    own = engine_settings(options, model="model") | adapter_settings(options, tmp_path)
+    assert own["max_lora_rank"] == 8
     assert fixed | own.keys() == RESERVED.keys() - {"seed"} | {"enforce_eager"}
     assert (
         engine_settings(ServiceOptions(**ENGINE, vllm={"enforce_eager": False}), model="model")["enforce_eager"]

@@ -388,14 +388,28 @@ def test_the_longest_come_first_and_who_is_done_takes_what_others_could_not_star
     assert full.assign() == [(1, 2)]
 
 
+def test_a_group_with_an_owner_waits_for_it() -> None:
+    groups = [PromptGroup(group_id=str(place), token_ids=[1], seeds=[0, 1]) for place in range(6)]
+    waiting = GroupQueue(groups, PARAMS, engines=3, capacity=2, owners=[2, 1, 2, 0, 0, 1])
+    assert waiting.assign() == [(2, 0), (1, 1)]
+    for engine, place, following in ((1, 1, []), (2, 0, [(2, 2), (0, 3)]), (0, 3, [(0, 4), (1, 5)])):
+        waiting.finish_row(engine, place)
+        waiting.finish_row(engine, place)
+        assert waiting.assign() == following
+
+
 def test_engines_get_adapters_merged_into_their_base(make: Make, flat: Checkpoint, tmp_path: Path) -> None:
     base, adapted = tmp_path / "base" / "base-1", tmp_path / "anchor" / "anchor-1"
     for folder in (base, adapted):
         folder.mkdir(parents=True)
     copy_model(Path(flat.path), base)
     prepare_adapter(base, adapted, adapter=AdapterSettings(rank=2), seed=0)
+    with pytest.raises(EngineError, match="ended with status 1") as refused:
+        make(replace(flat, path=str(adapted)), max_num_seqs=0)
+    assert "weight_updates: fresh merges adapters" in refused.value.hint
+    # Engines that start anew for other weights take no adapters.
     assert not (adapted / "model.safetensors").exists()
     # The scripted engine wants the weights of a whole model, and answers as this one does.
-    drawn = make(replace(flat, path=str(adapted))).sample(GROUPS, PARAMS)
+    drawn = make(replace(flat, path=str(adapted)), in_place=False).sample(GROUPS, PARAMS)
     expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in GROUPS]
     assert [[(each.token_ids, each.finish_reason) for each in samples] for samples in drawn] == expected

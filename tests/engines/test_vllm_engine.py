@@ -15,6 +15,7 @@ import pytest
 import torch
 from engine_tiny import (
     END,
+    SHAPES,
     VOCABULARY,
     WINDOW,
     make_family,
@@ -26,12 +27,16 @@ from engine_tiny import (
 )
 from places import SUPPORT
 from scipy.stats import chisquare
-from spoiled_engines import SpoiledSampler, missing, nudged, wrong
+from spoiled_engines import SpoiledSampler, flipped, missing, nudged, wrong
 from stock_engines import hf_sampler
 
+from infuser_core.config.roles import AdapterSettings
+from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.sampler import ServiceSampler
+from infuser_core.engines.service.sync_check import LIMITS
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams
@@ -205,6 +210,9 @@ def test_another_checkpoint_is_another_distribution_and_a_killed_engine_is_named
 ) -> None:
     other = checkpoint(model, folder, seed=7)
     before, pids = tokens(sampler.sample(groups(), GREEDY)), sampler.pids
+    # A CPU's engine has nothing to free, and says how deeply it would sleep.
+    sampler.sleep()
+    assert sampler.facts()["sleep_levels"] == [1]
     sampler.load(other)
     assert sampler.pids == pids and sampler.agreements[0].largest < 1e-4
     drawn = tokens(sampler.sample(groups(), GREEDY))
@@ -262,6 +270,50 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
         step(trained, make_groups([(4, [5, 6])]))
         trained.save(after)
         with pytest.warns(EngineWarning, match="checksums of 1 of .* tensors differ"):
+            sampler.load(replace(last, checkpoint_id="spoiled"))
+        assert (sampler.channel, sampler.starts) == ("fresh", 2)
+    sampler.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_adapters_change_in_an_engine_that_loaded_its_base_model_once(folder: Path, dtype: str) -> None:
+    store = folder / f"adapters-{dtype}"
+    base, anchor = store / "base" / "base-1", store / "anchor" / "anchor-1"
+    for each in (base, anchor):
+        each.mkdir(parents=True)
+    copy_model(Path(checkpoint("tied", store).path), base)
+    # No rank that vLLM reserves memory for, and no scale that is a power of two.
+    prepare_adapter(base, anchor, adapter=AdapterSettings(rank=5, alpha=24), seed=0)
+    first, board = Checkpoint(checkpoint_id="0", role="solver", path=str(anchor), step=0), Board(dtype)
+    trained = trainer(first, board=board, dtype=dtype)
+    sampler = SpoiledSampler(None, dtype=dtype, device="cpu", threads=1, max_num_seqs=16, board=board)
+    sampler.load(first)
+    # Layers of four, with seven matrices each: fused and packed ones are compared one by one.
+    assert sampler.agreements[0].tensors == 4 * 11 + 3 + 2 * 4 * 7
+    for number in range(3):
+        for seed in range(3):
+            step(trained, make_groups(SHAPES[:4], seed=10 * number + seed))
+        after = store / "solver" / f"step-{number}"
+        after.mkdir(parents=True)
+        trained.save(after)
+        # The second time the engines read the files of a copy.
+        path = shutil.copytree(after, store / "solver" / "copy") if number == 1 else after
+        last = Checkpoint(checkpoint_id=str(number), role="solver", step=number, path=str(path))
+        sampler.load(last)
+        assert (sampler.channel, sampler.starts) == ("files" if number == 1 else "memory", 1)
+        (found,) = sampler.agreements
+        assert found.tensors == (4 * 11 + 3 if number == 1 else 0) + 2 * 4 * 7
+        assert found.mean < LIMITS[dtype][0]
+        if dtype == "float32":
+            merged, drawn = local(last).sample(groups(), HOT), sampler.sample(groups(), HOT)
+            assert tokens(drawn) == tokens(merged)
+            for one, other in zip(flat(drawn), flat(merged), strict=True):
+                assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    if dtype == "float32":
+        sampler._hosts[0].spoil = flipped  # type: ignore[attr-defined]
+        step(trained, make_groups(SHAPES[:4]))
+        trained.save(after)
+        with pytest.warns(EngineWarning, match=r"checksums of 1 of 56 tensors differ, e.g. .*mlp.down_proj.lora_B"):
             sampler.load(replace(last, checkpoint_id="spoiled"))
         assert (sampler.channel, sampler.starts) == ("fresh", 2)
     sampler.close()

@@ -1,8 +1,11 @@
 """Weights that go from a trainer to living engines through memory: what arrives, what is noticed, what falls back."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,17 @@ from engine_tiny import make_checkpoint, make_groups, step, trainer
 from places import SUPPORT
 from safetensors.torch import load_file, save_file
 
+from infuser_core.config.roles import AdapterSettings
+from infuser_core.engines.hf.causal_lm import copy_model
+from infuser_core.engines.local.hub import prepare_adapter
+from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service import weight_transfer
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.tensor_files import allocate_file, read_entries, write_run
 from infuser_core.errors import EngineWarning
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 RESPONSES = [[2, 3, 4]] * 8
@@ -125,6 +133,102 @@ def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
     with pytest.warns(EngineWarning, match=told):
         sampler.load(saved("second"))
     assert (sampler.channel, sampler.starts) == ("fresh", 2)
+
+
+@pytest.mark.parametrize("board", ["float32"], indirect=True)
+@pytest.mark.parametrize("level", [1, 2])
+def test_engines_that_slept_hold_the_weights_again_before_they_sample(
+    monkeypatch: pytest.MonkeyPatch, board: Board, anchor: Checkpoint, level: int
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PLAIN_LEVEL", str(level))
+    options = {"dtype": "float32", "device": "cpu", "threads": 1, "worker": "plain_engine"}
+    pool = EnginePool(sampler="vllm", trainer="fake", placement="colocated", max_trainers=1, sampler_options=options)
+    prompt = [PromptGroup(group_id="g", token_ids=[2, 5, 7], seeds=[0, 1])]
+    params = SamplingParams(temperature=1.0, max_tokens=6)
+    drawn = pool.sampler(anchor).sample(prompt, params)
+    engine = next(iter(pool._warm.values())).engine
+    assert "sleep_levels" not in engine.facts()
+    # Another engine's turn.
+    pool._engine_of("trainer", "solver")
+    assert (engine.forgets, engine.facts()["sleep_levels"]) == (level == 2, [level])
+    assert pool.sampler(anchor).sample(prompt, params) == drawn
+    # Level 2 reads the files again and proves them.
+    assert (engine.channel, engine.starts, engine.forgets) == ("files" if level == 2 else "fresh", 1, False)
+    engine.sleep()
+    assert engine.sample(prompt, params) == drawn
+    pool.close()
+
+
+@pytest.fixture
+def adapted(tmp_path: Path, anchor: Checkpoint) -> Checkpoint:
+    """Adapters of the anchor's model, as a store holds them."""
+    base, folder = tmp_path / "base" / "base-1", tmp_path / "anchor" / "anchor-1"
+    for each in (base, folder):
+        each.mkdir(parents=True)
+    copy_model(Path(anchor.path), base)
+    prepare_adapter(base, folder, adapter=AdapterSettings(rank=3, alpha=7), seed=0)
+    return Checkpoint(checkpoint_id="adapted", role="solver", step=0, path=str(folder))
+
+
+def train_adapter(board: Board, adapted: Checkpoint) -> Checkpoint:
+    """Save a trainer's adapters after a step in which B leaves zero."""
+    engine = trainer(adapted, board=board, dtype=board._dtype)
+    step(engine, make_groups([(4, [5, 6])]))
+    folder = Path(adapted.path).with_name("second")
+    folder.mkdir()
+    engine.save(folder)
+    return Checkpoint(checkpoint_id="second", role="solver", step=1, path=str(folder))
+
+
+def test_adapters_arrive_alone_and_the_base_model_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, board: Board, adapted: Checkpoint, tmp_path: Path
+) -> None:
+    reads = tmp_path / "reads"
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PLAIN_READS", str(reads))
+    sampler = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board, engines=2)
+    try:
+        sampler.load(adapted)
+        # 24 matrices and norms, the output layer tied to the first of them, and A and B of 14 layers.
+        assert [found.tensors for found in sampler.agreements] == [25 + 28] * 2
+        after = train_adapter(board, adapted)
+        sampler.load(after)
+        transfer = board.find(Path(after.path))
+        assert transfer is not None
+        assert reads.read_text().split()[-1] == str(transfer.files[HERE].path)
+        # The header is of a few kilobytes.
+        size = getattr(torch, board._dtype).itemsize * sum(map(prod, transfer.shapes.values()))
+        assert size < transfer.files[HERE].path.stat().st_size < size + 8192
+        copied = shutil.copytree(after.path, Path(after.path).with_name("copied"))
+        for checkpoint, channel, tensors in ((after, "memory", 28), (replace(after, path=str(copied)), "files", 53)):
+            sampler.load(checkpoint)
+            assert (sampler.channel, sampler.starts) == (channel, 1)
+            for found in sampler.agreements:
+                assert (found.tensors, found.tokens) == (tensors, 68)
+                assert found.mean < (1e-5 if board._dtype == "float32" else 0.05)
+    finally:
+        sampler.close()
+
+
+@pytest.mark.parametrize("board", ["float32"], indirect=True)
+@pytest.mark.parametrize(("spoil", "reason"), [
+    ("wrong", r"checksums of 1 of 28 tensors differ, e.g. base_model.*layers.0.self_attn.o_proj.lora_A.weight"),
+    ("stale", r"log-probabilities of 68 sampled tokens differ"),
+])  # fmt: skip
+def test_adapters_that_arrive_badly_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, board: Board, adapted: Checkpoint, spoil: str, reason: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PLAIN_SPOIL", spoil)
+    sampler = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board)
+    try:
+        sampler.load(adapted)
+        with pytest.warns(EngineWarning, match=reason):
+            sampler.load(train_adapter(board, adapted))
+        assert (sampler.channel, sampler.starts) == ("fresh", 2)
+    finally:
+        sampler.close()
 
 
 @pytest.mark.parametrize("board", ["float32"], indirect=True)

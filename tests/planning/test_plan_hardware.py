@@ -10,7 +10,14 @@ import pytest
 import infuser_core.nano
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.memory.hardware import cluster_of_size, known_gpus, parse_cluster, read_table
+from infuser_core.memory.hardware import (
+    cluster_of_size,
+    free_host_memory,
+    known_gpus,
+    parse_cluster,
+    read_table,
+    sleep_level,
+)
 from infuser_core.memory.shape import find_shape, known_shapes, read_shape, shape_of
 
 
@@ -136,3 +143,24 @@ def test_windows_bound_what_a_token_looks_at():
     assert windowed.pairs(4096) == 4096**2 / 2
     every = 12_288**2 / 2
     assert 0.25 * every < windowed.pairs(12_288) < every
+
+
+@pytest.mark.parametrize(("limit", "used", "free"), [
+    # A machine of 24,683,652 kB, of which 19,266,024 are free, in a container or in none.
+    (None, None, 19_266_024 * 1024),
+    ("max", "5000000000", 19_266_024 * 1024),
+    ("17179869184", "1179869184", 16_000_000_000),
+    ("1179869184", "1180000000", 0),
+])  # fmt: skip
+def test_free_memory_is_the_machines_within_the_containers_limit(
+    tmp_path: Path, limit: str | None, used: str | None, free: int
+) -> None:
+    facts = tmp_path / "meminfo"
+    facts.write_text("MemTotal:       24683652 kB\nMemFree:         8259372 kB\nMemAvailable:   19266024 kB\n")
+    if limit is not None and used is not None:
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / "memory.current").write_text(f"{used}\n")
+    assert free_host_memory(facts, tmp_path) == free
+    # Two engines of weights for which half of it is just enough, and one byte more.
+    assert sleep_level(free // 4, engines=2, free=free) == 1
+    assert sleep_level(free // 4 + 1, engines=2, free=free) == 2

@@ -78,8 +78,9 @@ class ScriptedEngine:
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
         return {}
 
-    def sleep(self) -> None:
+    def sleep(self) -> int:
         self._awake = False
+        return 1
 
     def wake(self) -> None:
         self._awake = True

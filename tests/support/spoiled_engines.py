@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from infuser_core.engines.service.local_engines import VIEW, LocalEngines
 from infuser_core.engines.service.sampler import ServiceSampler
-from infuser_core.engines.service.server import main
+from infuser_core.engines.service.server import ADAPTER, main
 from infuser_core.engines.vllm.worker import VLLMEngine
+from infuser_core.store.adapter_files import WEIGHTS
 
 Tensors = dict[str, torch.Tensor]
 
@@ -24,6 +25,12 @@ def wrong(tensors: Tensors) -> None:
 def missing(tensors: Tensors) -> None:
     """One matrix stays what it was."""
     del tensors[next(name for name in sorted(tensors) if name.endswith("self_attn.o_proj.weight"))]
+
+
+def flipped(tensors: Tensors) -> None:
+    """One matrix of an adapter has its rows in another order."""
+    name = next(name for name in sorted(tensors) if name.endswith("mlp.down_proj.lora_B.weight"))
+    tensors[name] = tensors[name].flip(0).contiguous()
 
 
 def nudged(tensors: Tensors) -> None:
@@ -40,7 +47,8 @@ class SpoiledEngines(LocalEngines):
     def show(self, folder: Path, weights: Path | None = None) -> None:
         super().show(folder, weights)
         if self.engines and self._scratch is not None and self.spoil is not None:
-            file = self._scratch / VIEW / "model.safetensors"
+            adapter = self._scratch / ADAPTER / WEIGHTS
+            file = adapter if adapter.is_symlink() else self._scratch / VIEW / "model.safetensors"
             tensors = load_file(file)
             file.unlink()
             self.spoil(tensors)

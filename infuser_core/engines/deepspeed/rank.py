@@ -26,13 +26,13 @@ from infuser_core.engines.deepspeed.probe import ShardProbe, padding
 from infuser_core.engines.deepspeed.split import RankRows
 from infuser_core.engines.deepspeed.zero import Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
-from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import BatchScores
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
 from infuser_core.engines.training.compute_clock import ComputeClock, DeviceUse
 from infuser_core.engines.training.fused_attention import choose_attention
+from infuser_core.engines.training.fused_elementwise import choose_elementwise, fuse_elementwise
 from infuser_core.engines.training.loss import PassTally, Sums, Values, forward_terms, merge_logprobs
 from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamW
@@ -41,6 +41,7 @@ from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_ho
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import Recomputation, enable_recomputation
 from infuser_core.errors import EngineError
+from infuser_core.memory.hardware import free_host_memory
 from infuser_core.memory.sizes import LEAST, Checkpointing
 from infuser_core.system import fault_points as faults
 
@@ -62,6 +63,8 @@ class RankOptions(ZeroOptions):
     """Most tokens of a micro-batch."""
     gradient_checkpointing: Checkpointing
     """Which micro-batches compute their activations again in backward."""
+    elementwise: str
+    """See choose_elementwise."""
     probe: str
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
@@ -146,7 +149,10 @@ class DeepSpeedRank:
         dtype = choose_dtype(self._options.dtype)
         config = model.config.get_text_config()
         layout, facts = choose_attention("auto", config, dtype=dtype, device=self._device)
-        self._attention, self._packer = facts["attention"], replace(self._packer, layout=layout)
+        facts |= choose_elementwise(self._options.elementwise, dtype=dtype, device=self._device)
+        if facts["elementwise"] == "fused":
+            fuse_elementwise(model)
+        self._kernels, self._packer = facts, replace(self._packer, layout=layout)
         self._tied = tied_names(model)
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation, device=self._device)
         # The probe must be created before DeepSpeed shards the weights.
@@ -199,7 +205,7 @@ class DeepSpeedRank:
 
     def facts(self) -> dict[str, Any]:
         """Describe device and kernels of this rank, for an artifact's record."""
-        return {"device": device_name(self._device), "attention": self._attention}
+        return {"device": device_name(self._device), **self._kernels}
 
     def take_use(self) -> DeviceUse:
         """Return how long this rank's device computed since the last call, waits for other ranks included."""

@@ -29,9 +29,9 @@ from infuser_core.engines.training.compute_clock import DeviceUse
 from infuser_core.engines.training.loss import merge_logprobs, order_logprobs
 from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer, longest_row
-from infuser_core.engines.training.parked import HOST_SHARE
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
+from infuser_core.memory.hardware import HOST_SHARE
 from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults

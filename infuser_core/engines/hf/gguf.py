@@ -27,8 +27,9 @@ from transformers import (
 from infuser_core.engines.hf.causal_lm import build_meta_model
 from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.hf.renderer import plain_template
-from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
+from infuser_core.engines.local.memory import PREPARED, require_memory
 from infuser_core.errors import CheckpointError
+from infuser_core.memory.hardware import free_host_memory
 
 _DAMAGED = "download it again, compare its sha256 with the publisher's, or take the model in Hugging Face layout"
 _UNREADABLE = (

@@ -81,10 +81,11 @@ class HFEngine:
         sums = of_tensors({name: weights[name] for name in shapes if name in weights}, dtype)
         return {name: [checksum] for name, checksum in sums.items()}
 
-    def sleep(self) -> None:
-        """Free the memory of the model."""
+    def sleep(self) -> int:
+        """Free the memory of the model, which `wake` reads again."""
         self._sampler.sleep()
         self._asleep = True
+        return 1
 
     def wake(self) -> None:
         """Do nothing: the weights are loaded again when they are first needed."""

@@ -25,7 +25,7 @@ from infuser_core.engines.hf.causal_lm import (
 )
 from infuser_core.engines.hf.gguf import read_gguf
 from infuser_core.engines.hf.renderer import Renderer
-from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
+from infuser_core.engines.local.memory import PREPARED, require_memory
 from infuser_core.engines.training.checkpoint import (
     SHARD_BYTES,
     Tensors,
@@ -35,6 +35,7 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.optimizer import OptimizerSetting, first_moments
 from infuser_core.engines.training.self_test import require_same
+from infuser_core.memory.hardware import free_host_memory
 from infuser_core.store.adapter_files import BASE_KEY, CONFIG, base_pointer
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 

@@ -4,15 +4,13 @@ An automatic budget depends on the machine, and changes only rounding. It is rou
 starts on one machine predict the same.
 """
 
-import os
-import re
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from infuser_core.errors import EngineError
-from infuser_core.memory.hardware import container_memory
+from infuser_core.memory.hardware import free_host_memory
 from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import (
     INPUTS,
@@ -42,17 +40,6 @@ def free_memory(device: torch.device) -> int:
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached
     return free_host_memory()
-
-
-def free_host_memory() -> int:
-    """Return the bytes of main memory that this process can still take, within a container's limit."""
-    try:
-        available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    except OSError:
-        available = None
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit, used = container_memory()
-    return int(min(int(available[1]) * 1024 if available else total // 2, max(0.0, limit - used)))
 
 
 def require_memory(weights: int, width: int, *, free: int, purpose: str, adapters: int = 0) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import (
@@ -27,22 +27,24 @@ from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
-from infuser_core.engines.service.checksum import of_tensors
+from infuser_core.engines.service.checksum import of_adapter, of_tensors
 from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.checkpoint import count_weights, read_state
 from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose_attention
+from infuser_core.engines.training.fused_elementwise import choose_elementwise, fuse_elementwise
 from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer, longest_row
-from infuser_core.engines.training.parked import HOST_SHARE, Parked, ParkedState, copy_to_host, host_bytes
+from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_host, host_bytes
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import enable_recomputation
 from infuser_core.engines.training.tensor_files import Shapes, read_entries, write_run
+from infuser_core.memory.hardware import HOST_SHARE
 from infuser_core.memory.sizes import Checkpointing
 from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
-from infuser_core.store.adapter_files import CONFIG, base_folder
+from infuser_core.store.adapter_files import CONFIG, base_folder, read_scale, rename_for_peft
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 from infuser_core.system.durable import fsync
 
@@ -71,6 +73,7 @@ class LocalTrainer(FlatTrainer):
         gradient_checkpointing: Checkpointing,
         probe: str,
         attention: str,
+        elementwise: str,
         deterministic: bool,
         roles: int = 1,
         free: Callable[[torch.device], int] = free_memory,
@@ -93,7 +96,8 @@ class LocalTrainer(FlatTrainer):
         most = AUTOMATIC[self._device.type]
         self._new_budget = partial(TokenBudget, token_budget, most=most, checkpointing=gradient_checkpointing)
         self._budgets: dict[str, TokenBudget] = {}
-        self._attention, self._attention_facts = attention, dict[str, str]()
+        self._attention, self._kernels = attention, dict[str, str]()
+        self._elementwise = elementwise
         self._packer = Packer(device=self._device, dtype=self._master_dtype, **self._budget.limits())
         self._choice = ProbeChoice(probe)
         self._fast: FastProbe | None = None
@@ -122,12 +126,15 @@ class LocalTrainer(FlatTrainer):
         self._role = str(checkpoint.role)
         model, trained = self._read_model(folder)
         self._recomputation = enable_recomputation(model, self._gradient_checkpointing)
-        if not self._attention_facts:
+        if not self._kernels:
             config = model.config.get_text_config()
-            layout, self._attention_facts = choose_attention(
+            layout, self._kernels = choose_attention(
                 self._attention, config, dtype=self._compute_dtype, device=self._device
             )
+            self._kernels |= choose_elementwise(self._elementwise, dtype=self._compute_dtype, device=self._device)
             self._packer = replace(self._packer, layout=layout)
+        if self._kernels["elementwise"] == "fused":
+            fuse_elementwise(model)
         self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
         adapter = base_folder(folder) is not None
@@ -181,16 +188,16 @@ class LocalTrainer(FlatTrainer):
         if self._adapter:
             fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
         # Only trained weights go to the board: an engine that starts from them would lack the buffers.
-        elif self._board is not None and not self._buffers:
+        if self._board is not None and not self._buffers:
             self._board.publish(path, self._role, self)
         return step
 
     def shapes(self) -> Shapes:
-        return {name: view.shape for name, view in self._flat.views(self._flat.data).items()}
+        return {name: each.shape for name, each in self._weights().items()}
 
     def tied(self) -> dict[str, str]:
         assert isinstance(self._policy, ModelPolicy)
-        return tied_names(self._policy.model)
+        return {} if self._adapter else tied_names(self._policy.model)
 
     def machines(self) -> list[str]:
         return [HERE]
@@ -199,12 +206,19 @@ class LocalTrainer(FlatTrainer):
         self._loaded()
         entries = read_entries(paths[HERE])
         with paths[HERE].open("r+b") as handle:
-            for name, view in self._flat.views(self._flat.data).items():
-                write_run(handle, entries[name], 0, view)
+            for name, each in self._weights().items():
+                write_run(handle, entries[name], 0, each)
 
     def checksums(self, dtype: str) -> dict[str, int]:
-        self._loaded()
-        return of_tensors(self._flat.views(self._flat.data), dtype)
+        folder = self._loaded()
+        if self._adapter:
+            return of_adapter(self._weights(), dtype, scale=read_scale(folder))
+        return of_tensors(self._weights(), dtype)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Return the trained weights by their names in a checkpoint's files."""
+        views = self._flat.views(self._flat.data)
+        return rename_for_peft(views) if self._adapter else views
 
     def sleep(self) -> None:
         """Free the device's memory: the state moves to host memory, or is dropped if that has no room for it."""
@@ -288,7 +302,7 @@ class LocalTrainer(FlatTrainer):
             "device": device_name(self._device),
             "dtype": str(self._compute_dtype).removeprefix("torch."),
             "deterministic": self._deterministic,
-            **self._attention_facts,
+            **self._kernels,
             **self._budget.facts(),
             **self._choice.facts(),
         }

@@ -50,6 +50,15 @@ def of_tensors(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, int]:
     return {name: checksum(matrix(tensor).to(getattr(torch, dtype))) for name, tensor in tensors.items()}
 
 
+def of_adapter(tensors: Mapping[str, Tensor], dtype: str, *, scale: float) -> dict[str, int]:
+    """Compute the checksum of each tensor of an adapter as vLLM holds it: B is multiplied by `scale`, alpha / r (LoRA).
+
+    Both the tensor and its product are rounded to `dtype`. Names are those of peft's file.
+    """
+    rounded = {name: tensor.to(getattr(torch, dtype)) for name, tensor in tensors.items()}
+    return of_tensors({name: each * scale if ".lora_B." in name else each for name, each in rounded.items()}, dtype)
+
+
 def of_run(run: Tensor, start: int, width: int) -> list[Block]:
     """Compute checksums for a run of elements, from element `start` on, of a tensor with rows of `width` elements."""
     blocks, first = list[Block](), 0

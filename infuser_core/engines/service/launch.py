@@ -13,6 +13,7 @@ from typing import Any
 
 from infuser_core.config.engine import EngineSettings
 from infuser_core.errors import EngineError
+from infuser_core.store.adapter_files import read_adapter
 
 VLLM = "infuser_core.engines.vllm.worker"
 HF = "infuser_core.engines.hf.worker"
@@ -20,6 +21,9 @@ HF = "infuser_core.engines.hf.worker"
 
 PYTHON = "INFUSER_VLLM_PYTHON"
 """Environment variable: interpreter of the environment with vllm, if that is not this one."""
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks of adapters for which vLLM reserves memory."""
 
 START_SECONDS = 900.0
 """Longest time for an engine to start, or to obey a command."""
@@ -83,6 +87,24 @@ class Launch:
         return self.folder / f"{self.name.replace(' ', '-')}.log"
 
 
+def adapter_settings(options: ServiceOptions, folder: Path) -> dict[str, Any]:
+    """Return vLLM's arguments for engines that hold a checkpoint's base model and take adapters by request (LoRA).
+
+    Empty for a full model, and for engines that get adapters merged into the base model: those of another program,
+    those that restart for new weights, fp32 on an accelerator (vLLM's kernels take 16 bits alone), and ranks above the
+    largest of LORA_RANKS.
+    """
+    adapter = read_adapter(folder)
+    exact = options.device == "cuda" and options.dtype == "float32"
+    if adapter is None or options.worker == HF or not options.in_place or exact or adapter["r"] > LORA_RANKS[-1]:
+        return {}
+    return {
+        "enable_lora": True,
+        "max_lora_rank": next(rank for rank in LORA_RANKS if rank >= adapter["r"]),
+        "lora_target_modules": adapter["target_modules"],
+    }
+
+
 def interpreter(worker: str) -> str:
     """Return the Python of a worker's environment. Raises EngineError if it is this one and vllm is missing."""
     python = sys.executable if worker == HF else os.environ.get(PYTHON, "") or sys.executable
@@ -94,11 +116,18 @@ def interpreter(worker: str) -> str:
     return python
 
 
-def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Sequence[str]) -> list[Launch]:
+def launches(
+    options: ServiceOptions,
+    *,
+    model: str,
+    scratch: Path,
+    cards: Sequence[str],
+    adapter: Mapping[str, Any] | None = None,
+) -> list[Launch]:
     """Build one command per engine, run in the folder `scratch`; `model` is the model's path relative to it.
 
-    This path is part of the key of vLLM's compile cache: an absolute path in a new folder would never find an entry.
-    Raises EngineError if there are fewer `cards` than needed.
+    The path is part of the key of vLLM's compile cache: an absolute path in a new folder would never find an entry.
+    `adapter`: see `adapter_settings`. Raises EngineError if there are fewer `cards` than needed.
     """
     cuda = options.device == "cuda"
     free = list(cards[options.reserved :]) if cuda else []
@@ -116,7 +145,7 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
             name=f"engine {place}",
             python=interpreter(options.worker),
             module=options.worker,
-            settings=engine_settings(options, model=model),
+            settings=engine_settings(options, model=model) | dict(adapter or {}) | {"engines_here": count},
             environment={"OMP_NUM_THREADS": str(options.threads)} | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
             folder=scratch,
         )

@@ -10,10 +10,11 @@ from shutil import rmtree
 
 import infuser_core
 from infuser_core.engines.model_files import link_model_files
-from infuser_core.engines.service.launch import Launch, ServiceOptions, launches, visible_cards
+from infuser_core.engines.service.launch import Launch, ServiceOptions, adapter_settings, launches, visible_cards
+from infuser_core.engines.service.server import ADAPTER
 from infuser_core.engines.service.weight_transfer import HERE
 from infuser_core.errors import EngineError
-from infuser_core.store.adapter_files import base_folder
+from infuser_core.store.adapter_files import CONFIG, WEIGHTS, base_folder
 from infuser_core.system.worker import WorkerProcess
 
 VIEW = "model"
@@ -52,21 +53,28 @@ class LocalEngines:
         self._scratch = scratch = Path(tempfile.mkdtemp(prefix="infuser-engines-"))
         self.show(folder)
         options = replace(self._options, max_model_len=longest)
-        for launch in launches(options, model=f"./{VIEW}", scratch=scratch, cards=self._cards):
+        adapter = adapter_settings(options, folder)
+        for launch in launches(options, model=f"./{VIEW}", scratch=scratch, cards=self._cards, adapter=adapter):
             self.engines.append(start_engine(replace(launch, name=f"{launch.name}{self._where}")))
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
-        """Fill the engines' model folder with links to a checkpoint's files, or with merged adapters.
+        """Fill the engines' model folder with links to a checkpoint's files.
 
-        The optimizer state is left out: an engine would take it for weights. The file `weights` replaces the
-        checkpoint's own.
+        An adapter is linked into a folder next to that of its base model, or merged into a copy of it (see
+        `launch.adapter_settings`). The optimizer state is left out: an engine would take it for weights. The file
+        `weights` replaces the checkpoint's own.
         """
         assert self._scratch is not None, "start comes first"
-        view = self._scratch / VIEW
-        rmtree(view, ignore_errors=True)
-        view.mkdir()
-        if base_folder(folder) is None:
+        view, adapter, base = self._scratch / VIEW, self._scratch / ADAPTER, base_folder(folder)
+        for each in (view, adapter):
+            rmtree(each, ignore_errors=True)
+            each.mkdir()
+        if base is None:
             link_model_files(folder, view, weights)
+        elif adapter_settings(self._options, folder):
+            link_model_files(base, view)
+            (adapter / CONFIG).symlink_to((folder / CONFIG).absolute())
+            (adapter / WEIGHTS).symlink_to(weights or (folder / WEIGHTS).absolute())
         else:
             # Imported here: torch is slow to import.
             from infuser_core.engines.hf.causal_lm import choose_dtype, save_merged

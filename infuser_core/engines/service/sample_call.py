@@ -20,10 +20,19 @@ class GroupQueue:
     """Waiting groups, and the unfinished work of each engine.
 
     An engine gets at most `capacity` rows at a time: what it cannot compute yet stays available to the others. A group
-    goes to one engine, so that its prompt is computed once.
+    goes to one engine, so that its prompt is computed once; `owners` says to which, otherwise any.
     """
 
-    def __init__(self, groups: Sequence[PromptGroup], params: SamplingParams, *, engines: int, capacity: int) -> None:
+    def __init__(
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        engines: int,
+        capacity: int,
+        owners: Sequence[int] | None = None,
+    ) -> None:
+        self._owners = owners
         self._rows = [len(group.seeds) for group in groups]
         self._costs = [len(group.token_ids) + len(group.seeds) * group.limit(params) for group in groups]
         places = [place for place, rows in enumerate(self._rows) if rows]
@@ -36,8 +45,12 @@ class GroupQueue:
         """Assign waiting groups to engines that have room now; returns pairs of engine and place of the group."""
         assigned = []
         while self._waiting:
-            rows = self._rows[self._waiting[0]]
-            free = [e for e, busy in enumerate(self._rows_left) if busy == 0 or busy + rows <= self._capacity]
+            first = self._waiting[0]
+            rows, able = (
+                self._rows[first],
+                range(len(self._rows_left)) if self._owners is None else [self._owners[first]],
+            )
+            free = [e for e in able if (busy := self._rows_left[e]) == 0 or busy + rows <= self._capacity]
             if not free:
                 break
             engine = min(free, key=lambda e: (self._costs_left[e], e))
@@ -65,7 +78,7 @@ class SampleCall:
     """One call of `Sampler.sample`, spread over several engines.
 
     `wait` returns when one of some engines has a message, or after some seconds. `forced` are responses, by place of
-    group and seed, whose log-probabilities are computed instead of drawing any.
+    group and seed, whose log-probabilities are computed instead of drawing any. `owners`: see GroupQueue.
     """
 
     def __init__(
@@ -79,11 +92,12 @@ class SampleCall:
         capacity: int,
         silent_seconds: float,
         forced: Mapping[str, Sequence[int]] | None = None,
+        owners: Sequence[int] | None = None,
     ) -> None:
         self._engines, self._wait, self._groups, self._silent = engines, wait, groups, silent_seconds
         self._settings = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
         self._params = params
-        self._queue = GroupQueue(groups, params, engines=len(engines), capacity=capacity)
+        self._queue = GroupQueue(groups, params, engines=len(engines), capacity=capacity, owners=owners)
         self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
         self._num_rows, self._num_tokens = 0, 0
         # Tokens of unfinished responses, by engine, as it last reported.

@@ -18,7 +18,14 @@ from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_o
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, read_config, read_end_tokens
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.renderer import Renderer, require_room
-from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
+from infuser_core.engines.service.launch import (
+    HF,
+    START_SECONDS,
+    VLLM,
+    ServiceOptions,
+    adapter_settings,
+    interpreter,
+)
 from infuser_core.engines.service.local_engines import LocalEngines
 from infuser_core.engines.service.sample_call import SampleCall
 from infuser_core.engines.service.sync_check import (
@@ -40,6 +47,7 @@ from infuser_core.protocols import (
     no_progress,
 )
 from infuser_core.schemas import Checkpoint, Role
+from infuser_core.store.adapter_files import BASE_KEY, base_folder, read_adapter
 from infuser_core.system.worker import Peer, WorkerProcess, wait
 
 EngineHosts = Sequence[LocalEngines | RemoteEngines]
@@ -78,6 +86,7 @@ class ServiceSampler:
         self._engine_facts: dict[str, Any] = {}
         self._asleep = False
         self._shape: Any = None
+        self._merged = False
         self._limit: int | None = None
         self._longest: int | None = None
         self._converted: frozenset[str] = frozenset()
@@ -86,6 +95,9 @@ class ServiceSampler:
         `memory`."""
         self.starts = 0
         """Number of times that engines were started; weights taken by running engines do not count."""
+        self.forgets = False
+        """Whether a sleeping engine has dropped its weights: a checkpoint must be loaded after `wake`."""
+        self._levels: list[int] = []
         self.agreements: list[Agreement] = []
         """Results of the check after the last change of weights, by engine."""
 
@@ -105,6 +117,7 @@ class ServiceSampler:
             "machines": len(self._hosts),
             "weights": self.channel,
             "max_model_len": self._limit,
+            **({"sleep_levels": sorted(set(self._levels))} if self._levels else {}),
             **{name: self._engine_facts[name] for name in ("vllm", "head_dtype") if name in self._engine_facts},
         }
 
@@ -130,7 +143,11 @@ class ServiceSampler:
         self._limit = min((limit for limit in limits if limit), default=None)
         self._longest = None if longest is None else self._limit
         self._folder = folder
-        self._take(folder, shape=(self._longest, {**config.to_dict(), "_name_or_path": ""}))
+        base = base_folder(folder)
+        self._merged = base is not None and not adapter_settings(self._options, folder)
+        # An engine that takes adapters keeps its base model, and room for adapters of one shape.
+        adapter = (base, {**(read_adapter(folder) or {}), BASE_KEY: ""})
+        self._take(folder, shape=(self._longest, {**config.to_dict(), "_name_or_path": ""}, adapter))
 
     def sample(
         self,
@@ -147,16 +164,17 @@ class ServiceSampler:
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         require_room(groups, params, self._limit, self._vocabulary)
-        if not self._hosts:
+        if not self._hosts or self.forgets:
             self._take(self._folder, shape=self._shape)
         self.wake()
         return self._draw(self._engines, groups, params, progress, keep)
 
     def sleep(self) -> None:
-        """Free the accelerators' memory until the next request: weights move to the host, cached prompts are lost."""
+        """Free the accelerators' memory until the next request: weights move to the host if its memory has room for
+        them, else they are dropped. Cached prompts are lost."""
         if self._hosts and not self._asleep:
-            self._ask("sleep")
-            self._asleep = True
+            self._levels = self._ask("sleep")
+            self._asleep, self.forgets = True, 2 in self._levels
 
     def wake(self) -> None:
         """Let the engines take back the memory that `sleep` freed."""
@@ -193,11 +211,17 @@ class ServiceSampler:
                 warnings.warn(text, EngineWarning, stacklevel=2)
         self.close()
         self._shape = shape
-        with closing(PlainModel(folder, self._dtype)) as expected, self._end_on_error():
+        with closing(PlainModel(folder, self._dtype, merged=self._merged)) as expected, self._end_on_error():
             self.starts += 1
             self._hosts = self._new_hosts()
             self._on_all_machines(lambda host: host.start(folder, longest=self._longest))
-            ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
+            try:
+                ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
+            except EngineError as error:
+                if not adapter_settings(self._options, folder):
+                    raise
+                hint = "engine.weight_updates: fresh merges adapters for a model with which vLLM cannot take them"
+                raise EngineError(error.message, hint=f"{error.hint}; {hint}") from error
             self._capacity = min(facts["max_num_seqs"] for facts in ready)
             self._engine_facts = ready[0]
             self._prove(expected, fresh=True)
@@ -206,7 +230,11 @@ class ServiceSampler:
     def _renew(self, folder: Path) -> None:
         """Load new weights into running engines: those that a trainer has transferred, or else those of the files."""
         transfer = self._board.find(folder, self._machines) if self._board else None
-        expected = TransferredWeights(folder, self._dtype, transfer) if transfer else PlainModel(folder, self._dtype)
+        expected = (
+            TransferredWeights(folder, self._dtype, transfer)
+            if transfer
+            else PlainModel(folder, self._dtype, merged=self._merged)
+        )
         with closing(expected), self._end_on_error():
             self.wake()
             weights = {machine: file.path for machine, file in transfer.files.items()} if transfer else {}
@@ -216,7 +244,7 @@ class ServiceSampler:
             if transfer:
                 # The transferred file will be reused: later reads must get the checkpoint's own files.
                 self._on_all_machines(lambda host: host.show(folder))
-        self.channel = "memory" if transfer else "files"
+        self.channel, self.forgets = "memory" if transfer else "files", False
 
     def _new_hosts(self) -> EngineHosts:
         """Create the engines of every machine, not yet started."""
@@ -234,15 +262,27 @@ class ServiceSampler:
         if not fresh:
             for name, each in zip(names, checksums, strict=True):
                 expected.require_same(name, each, converted=self._converted)
-        # Keys are those of requests, place/row: two responses to each prompt.
-        forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(expected.forced)}
-        responses = [
-            self._draw([engine], prompts, expected.params, no_progress, no_keep, forced=forced)
-            for engine in self._engines
-        ]
+        # Every engine answers all prompts, all engines at the same time. Keys are those of requests, place/row: two
+        # responses to each prompt.
+        engines, forced = len(names), enumerate(expected.forced)
+        rows = self._draw(
+            self._engines,
+            [prompt for prompt in prompts for _ in names],
+            expected.params,
+            no_progress,
+            no_keep,
+            forced={
+                f"{number // 2 * engines + engine}/{number % 2}": list(tokens)
+                for number, tokens in forced
+                for engine in range(engines)
+            },
+            owners=[*range(engines)] * len(prompts),
+        )
+        responses = [rows[engine::engines] for engine in range(engines)]
         agreements = expected.check(names, prompts, responses, precision(self._dtype, self._options.vllm))
         if fresh:
-            if self._board:
+            # Engines that get merged copies cannot take adapters from memory.
+            if self._board and not self._merged:
                 first = [list(completion.token_ids) for completion in chain.from_iterable(responses[0])]
                 self._board.request(self._machines, first)
             self._converted = frozenset(chain.from_iterable(map(expected.differing, checksums)))
@@ -270,6 +310,7 @@ class ServiceSampler:
         keep: Keep,
         *,
         forced: Mapping[str, Sequence[int]] | None = None,
+        owners: Sequence[int] | None = None,
     ) -> list[list[Completion]]:
         call = SampleCall(
             engines,
@@ -280,6 +321,7 @@ class ServiceSampler:
             capacity=self._capacity,
             silent_seconds=self._options.silent_seconds,
             forced=forced,
+            owners=owners,
         )
         with self._end_on_error():
             return call.run(progress, keep)
@@ -310,4 +352,4 @@ class ServiceSampler:
     def _end(self, *, keep_output: bool) -> None:
         for host in self._hosts:
             host.close(keep_output=keep_output)
-        self._hosts, self._asleep = [], False
+        self._hosts, self._asleep, self.forgets = [], False, False

@@ -21,6 +21,9 @@ BEAT_SECONDS = 1.0
 FORCED = "forced"
 """Parameter of requests for log-probabilities of fixed responses: these responses by key of the request."""
 
+ADAPTER = "adapter"
+"""Folder with the adapter's files, in the working folder of an engine that takes adapters by request."""
+
 COMMANDS = ("load", "checksums", "sleep", "wake")
 """Methods of an engine that the sampler calls by commands."""
 
@@ -66,8 +69,8 @@ class Engine(Protocol):
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
         """Compute checksums (service.checksum) of tensors in `dtype`, one for each form in which it holds a tensor."""
 
-    def sleep(self) -> None:
-        """Free the accelerator's memory."""
+    def sleep(self) -> int:
+        """Free the accelerator's memory; returns 1 if it keeps its weights, 2 if it must `load` after `wake`."""
 
     def wake(self) -> None:
         """Allocate the accelerator's memory again."""

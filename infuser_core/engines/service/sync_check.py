@@ -20,10 +20,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import choose_dtype, read_config, read_model
-from infuser_core.engines.service.checksum import of_tensors
+from infuser_core.engines.service.checksum import of_adapter, of_tensors
 from infuser_core.engines.service.weight_transfer import TEMPERATURE, TOKENS, WeightTransfer
 from infuser_core.errors import EngineError
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams
+from infuser_core.store.adapter_files import base_folder, read_scale, rename_for_peft
 
 PARAMS = SamplingParams(temperature=TEMPERATURE, top_p=0.9, top_k=50, max_tokens=TOKENS)
 """Sampling parameters for the fixed prompts."""
@@ -175,16 +176,15 @@ class TransferredWeights(ExpectedWeights):
 class PlainModel(ExpectedWeights):
     """Checksums and log-probabilities of a checkpoint's files, by a model on the CPU in at least fp32.
 
-    The model loads while engines start.
+    The model loads while engines start. With `merged`, a checkpoint's adapter is part of the model's tensors; without,
+    the tensors are those of its base model, and the adapter's.
     """
 
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path, dtype: str, *, merged: bool) -> None:
         super().__init__(folder, dtype)
-        exact = torch.promote_types(choose_dtype(dtype), torch.float32)
+        self._base = None if merged else base_folder(folder)
         self._executor = ThreadPoolExecutor(max_workers=1)
-        self._model: Future[PreTrainedModel] = self._executor.submit(
-            lambda: read_model(folder, read_config(folder), dtype=exact, attention="sdpa").eval()
-        )
+        self._model: Future[PreTrainedModel] = self._executor.submit(self._read_model)
         self._checksums: Future[dict[str, int]] = self._executor.submit(self._compute_checksums)
         # Computed once for equal responses: engines with the same seeds mostly agree.
         self._logprobs: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}
@@ -194,8 +194,8 @@ class PlainModel(ExpectedWeights):
         del self._model
 
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        parameters = self._model.result().named_parameters(remove_duplicate=False)
-        return {name: [*parameter.shape] for name, parameter in parameters}
+        weights, adapter = self._tensors()
+        return {name: [*tensor.shape] for name, tensor in (weights | adapter).items()}
 
     def checksums(self) -> Mapping[str, int]:
         return self._checksums.result()
@@ -211,15 +211,35 @@ class PlainModel(ExpectedWeights):
         return torch.cat(gaps)
 
     def _compute_checksums(self) -> dict[str, int]:
-        parameters = self._model.result().named_parameters(remove_duplicate=False)
+        weights, adapter = self._tensors()
         workers = min(THREADS, os.cpu_count() or 1)
         # One tensor per thread: the steps of a checksum are too small for torch's own threads.
         with (
             _torch_threads(1),
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as threads,
         ):
-            parts = threads.map(lambda parameter: of_tensors(dict([parameter]), self._dtype), parameters)
-            return dict(chain.from_iterable(part.items() for part in parts))
+            parts = threads.map(lambda weight: of_tensors(dict([weight]), self._dtype), weights.items())
+            sums = dict(chain.from_iterable(part.items() for part in parts))
+        return sums | (of_adapter(adapter, self._dtype, scale=read_scale(self._folder)) if adapter else {})
+
+    def _read_model(self) -> PreTrainedModel:
+        folder, base = self._folder, self._base
+        exact = torch.promote_types(choose_dtype(self._dtype), torch.float32)
+        model = read_model(base or folder, read_config(base or folder), dtype=exact, attention="sdpa").eval()
+        if base is not None:
+            # Imported here: peft takes seconds.
+            from infuser_core.engines.hf.adapters import attach_adapters
+
+            attach_adapters(model, folder)
+        return model
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the tensors of the model and of the adapter, by their names in files; tied ones under each name."""
+        tensors: dict[str, Tensor] = dict(self._model.result().named_parameters(remove_duplicate=False))
+        adapter = {name: each for name, each in tensors.items() if ".lora_" in name}
+        # peft moves a layer with an adapter into another one.
+        weights = {name.replace(".base_layer.", "."): each for name, each in tensors.items() if name not in adapter}
+        return weights, rename_for_peft(adapter)
 
     def _score(self, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
         """Compute the log-probability of every response token, drawn with PARAMS, nats."""

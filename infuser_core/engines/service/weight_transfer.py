@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+from infuser_core.memory.hardware import free_host_memory
 from infuser_core.protocols import PromptGroup, TrainGroup, TrainRow
+from infuser_core.store import adapter_files
 
 if TYPE_CHECKING:
     from infuser_core.engines.training.tensor_files import Shapes
@@ -35,10 +37,10 @@ Identity = tuple[tuple[str, int, int, int, int], ...]
 
 
 class WeightSource(Protocol):
-    """A trainer whose weights engines read from memory."""
+    """A trainer whose weights engines read from memory: those of a model, or of an adapter."""
 
     def shapes(self) -> "Shapes":
-        """Return the shape of every tensor of its checkpoints, by name."""
+        """Return the shape of every tensor of its checkpoints' weights, by its name there."""
 
     def tied(self) -> Mapping[str, str]:
         """Return the second names of tied tensors, each with its first name."""
@@ -50,7 +52,7 @@ class WeightSource(Protocol):
         """Write every tensor to allocated files of that dtype, at most one per machine. Raises OSError if it cannot."""
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
-        """Compute checksums (service.checksum) of all its tensors, rounded to that dtype."""
+        """Compute checksums (service.checksum) of all its tensors as engines hold them in that dtype."""
 
     def logprobs(self, groups: Sequence[TrainGroup], *, temperature: float) -> list[list[Sequence[float]]]:
         """Compute log-probabilities of all response tokens: see protocols.Trainer."""
@@ -73,7 +75,6 @@ class Memory:
         # Imported here: commands that only plan a run need no torch.
         import torch
 
-        from infuser_core.engines.local.memory import free_host_memory
         from infuser_core.engines.training.tensor_files import allocate_file
 
         kind = getattr(torch, dtype)
@@ -100,7 +101,7 @@ class WeightTransfer:
     files: Mapping[str, WeightFile]
     """Files of the weights by machine."""
     shapes: Mapping[str, list[int]]
-    """Shapes of every tensor of the model by name, tied ones under each of their names."""
+    """Shapes of every tensor of the model or adapter by name, tied ones under each of their names."""
     checksums: Mapping[str, int]
     """Computed by the trainer, by the same names."""
     logprobs: Sequence[Sequence[float]]
@@ -205,5 +206,6 @@ def identity_of(folder: Path) -> Identity:
     """Identify a checkpoint's weights by their files. Raises CheckpointError or OSError if the folder has none."""
     from infuser_core.engines.training.checkpoint import WEIGHTS, shards_of
 
-    stats = [(path.name, path.stat()) for path in shards_of(folder / WEIGHTS)]
+    name = WEIGHTS if adapter_files.read_adapter(folder) is None else adapter_files.WEIGHTS
+    stats = [(path.name, path.stat()) for path in shards_of(folder / name)]
     return tuple((name, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

@@ -7,9 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-HOST_SHARE = 0.5
-"""Share of a machine's free memory that a parked state may take."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedState:

@@ -1,5 +1,7 @@
 """Compute checksums of a vLLM engine's weights, which may be fused, sharded or packed, by their names in checkpoints.
 
+Tensors of an adapter have the names of peft's file; they are read from the memory by which the kernels multiply.
+
 A kernel may multiply by its own packed copy of a layer's weights. To read that copy, the identity is multiplied by it,
 which gives every weight exactly. Norms, biases and embeddings are read from memory.
 """
@@ -12,13 +14,20 @@ from torch import Tensor
 
 from infuser_core.engines.service.checksum import Block, checksum, matrix
 
+PREFIX = "base_model.model."
+"""Start of an adapter tensor's name, before the path of its layer."""
 _COLUMNS = 1024
 """Columns of a weight that are multiplied at a time."""
 
 
 def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> dict[str, list[list[Block]]]:
     """Compute checksums of this rank's blocks of known tensors: as in memory, and as the layer's kernel holds them."""
-    blocks = {name: _forms(model, name, shape, getattr(torch, dtype)) for name, shape in shapes.items()}
+    blocks = {
+        name: _adapter_forms(model, name.removeprefix(PREFIX), shape)
+        if name.startswith(PREFIX)
+        else _forms(model, name, shape, getattr(torch, dtype))
+        for name, shape in shapes.items()
+    }
     return {name: forms for name, forms in blocks.items() if forms}
 
 
@@ -27,6 +36,8 @@ def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> l
     layer, part = _find_layer(model, path)
     if layer is None:
         return []
+    # With adapters, the layer is inside another one that adds their product.
+    layer = getattr(layer, "base_layer", layer)
     height, width = shape[0], torch.Size(shape).numel() // shape[0]
     in_memory = getattr(layer, leaf, None)
     forms = []
@@ -42,6 +53,22 @@ def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> l
         for form in forms
     ]
     return [form for form in blocks if form]
+
+
+def _adapter_forms(model: Any, name: str, shape: Sequence[int]) -> list[list[Block]]:
+    """Compute the checksum of this rank's block of A or B of the only adapter; empty for a layer without adapters."""
+    path, matrix_name, _ = name.rsplit(".", 2)
+    layer, part = _find_layer(model, path)
+    stacked = getattr(layer, f"{matrix_name.lower()}_stacked", None)
+    if stacked is None:
+        return []
+    # One slot per adapter, which may have room for a higher rank.
+    block = stacked[part or 0][0, 0, : shape[0], : shape[1]]
+    (row, column) = (
+        layer.tp_rank * max(1, whole // own) // layer.tp_size * own
+        for whole, own in zip(shape, block.shape, strict=True)
+    )
+    return [[(row, column, checksum(block, row=row, column=column))]]
 
 
 def _find_layer(model: Any, path: str) -> tuple[Any, int | None]:

@@ -8,10 +8,12 @@ import sys
 from collections import Counter
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from infuser_core.engines.service.checksum import whole
-from infuser_core.engines.service.server import FORCED, Row, main
+from infuser_core.engines.service.server import ADAPTER, FORCED, Row, main
+from infuser_core.memory.hardware import free_host_memory, sleep_level
 
 PROCESSOR = "infuser_core.engines.vllm.logits:DrawTokens"
 """The logits processor, as vllm's own processes import it."""
@@ -23,8 +25,10 @@ class VLLMEngine:
     """service.server.Engine over a vLLM engine in this process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        self._engines_here, self._level = settings.pop("engines_here"), 0
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import EngineArgs
+        from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
@@ -49,6 +53,9 @@ class VLLMEngine:
             # Defaults for the responses and tokens of a step: those for offline work, not for serving.
             usage_context=UsageContext.LLM_CLASS,
         )
+        self._new_adapter, self._adapter = LoRARequest, None
+        if settings.get("enable_lora"):
+            self._take_adapter()
 
     def facts(self) -> dict[str, Any]:
         """Return version, limits and dtype, in plain values."""
@@ -76,7 +83,7 @@ class VLLMEngine:
             detokenize=False,
             output_kind=self._whole,
         )
-        self._engine.add_request(key, {"prompt_token_ids": prompt}, request)
+        self._engine.add_request(key, {"prompt_token_ids": prompt}, request, lora_request=self._adapter)
 
     def step(self) -> list[Row]:
         """Compute one token of every unfinished response that fits in memory; returns the completed responses."""
@@ -94,9 +101,22 @@ class VLLMEngine:
         return sum(state.detokenizer.num_output_tokens() for state in states)
 
     def load(self) -> None:
-        self._engine.collective_rpc("reload_weights")
-        self._engine.apply_model(_pack_again)
+        if self._adapter is None:
+            self._engine.collective_rpc("reload_weights")
+            self._engine.apply_model(_pack_again)
+        else:
+            self._take_adapter()
         self._engine.reset_prefix_cache()
+
+    def _take_adapter(self) -> None:
+        """Replace the adapter by that of the files, under a new number: vLLM keeps those it knows."""
+        number = 1
+        if self._adapter is not None:
+            number = self._adapter.lora_int_id + 1
+            self._engine.remove_lora(self._adapter.lora_int_id)
+        path = str(Path(ADAPTER).absolute())
+        self._adapter = self._new_adapter(lora_name=str(number), lora_int_id=number, lora_path=path)
+        self._engine.add_lora(self._adapter)
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
         """Compute checksums of the tensors that all ranks together hold (see weights)."""
@@ -108,11 +128,24 @@ class VLLMEngine:
             for name in ranks[0]
         }
 
-    def sleep(self) -> None:
-        self._engine.sleep(level=1)
+    def sleep(self) -> int:
+        """Sleep at the level that main memory allows at the first time; returns the level."""
+        if self._adapter is not None:
+            # Layers with adapters cannot read their weights again.
+            self._level = 1
+        if not self._level:
+            weights = sum(self._engine.apply_model(_count_bytes))
+            self._level = sleep_level(weights, engines=self._engines_here, free=free_host_memory())
+        self._engine.sleep(level=self._level)
+        return self._level
 
     def wake(self) -> None:
         self._engine.wake_up()
+
+
+def _count_bytes(model: Any) -> int:
+    """Count the bytes of this rank's weights."""
+    return sum(parameter.nbytes for parameter in model.parameters())
 
 
 def _pack_again(model: Any) -> None:
