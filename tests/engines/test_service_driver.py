@@ -404,6 +404,9 @@ def test_engines_get_adapters_merged_into_their_base(make: Make, flat: Checkpoin
         folder.mkdir(parents=True)
     copy_model(Path(flat.path), base)
     prepare_adapter(base, adapted, adapter=AdapterSettings(rank=2), seed=0)
+    with pytest.raises(EngineError, match="ended with status 1") as refused:
+        make(replace(flat, path=str(adapted)), max_num_seqs=0)
+    assert "weight_updates: fresh merges adapters" in refused.value.hint
     # Engines that start anew for other weights take no adapters.
     assert not (adapted / "model.safetensors").exists()
     # The scripted engine wants the weights of a whole model, and answers as this one does.

@@ -215,7 +215,13 @@ class ServiceSampler:
             self.starts += 1
             self._hosts = self._new_hosts()
             self._on_all_machines(lambda host: host.start(folder, longest=self._longest))
-            ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
+            try:
+                ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
+            except EngineError as error:
+                if not adapter_settings(self._options, folder):
+                    raise
+                hint = "engine.weight_updates: fresh merges adapters for a model with which vLLM cannot take them"
+                raise EngineError(error.message, hint=f"{error.hint}; {hint}") from error
             self._capacity = min(facts["max_num_seqs"] for facts in ready)
             self._engine_facts = ready[0]
             self._prove(expected, fresh=True)
