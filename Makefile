@@ -192,7 +192,7 @@ bench-statistics: venv
 
 # Chapters of open textbooks against their sources, then everything else. MIRROR=FOLDER takes the sources from local git folders.
 bench-corpus: venv .venv-readers/.installed
-	@command -v pdflatex asciidoctor-pdf >/dev/null \
+	@{ command -v pdflatex && command -v asciidoctor-pdf; } >/dev/null \
 	  || { echo "install texlive-latex-extra texlive-science lmodern ruby-asciidoctor-pdf"; exit 2; }
 	$(BIN)/python tests/bench/textbook_bench.py $(if $(MIRROR),--mirror $(MIRROR))
 	$(BIN)/python tests/bench/corpus_all.py

@@ -43,7 +43,7 @@ class BookSpan:
     stage: str
     """structure, chunk or judge; empty for a chunk."""
     reason: str
-    """front_matter, back_matter, too_short, too_long, garbled_formula, or the rule of the judge; empty for a chunk."""
+    """front_matter, back_matter, too_short, too_long, a reason to doubt it, or the judge's rule; empty for a chunk."""
     text: str
 
 

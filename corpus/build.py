@@ -24,6 +24,7 @@ from corpus.pool import (
     table_writer,
     write_table,
 )
+from corpus.read.doubt import Doubtful
 from infuser_core.config.corpus import ChunkSettings, OverlapSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement, Overlap, Page
@@ -64,6 +65,10 @@ class BuiltSource:
         """Row for the pool's table of sources."""
         source, page = self.item.source, self.page
         stage, reason = self._rejection()
+        loss = Counter[str]()
+        for span in self.discarded:
+            if span.reason in set(Doubtful):
+                loss[span.reason] += span.end - span.start
         return PoolSource(
             source_id=source.source_id,
             input=self.item.input,
@@ -88,6 +93,8 @@ class BuiltSource:
             structure=self.structure,
             markdown_sha256=page.sha256 if page and not page.reason else "",
             page_starts=page.page_starts if page and not page.reason else [],
+            doubt=loss.total() / max(self.num_chars, 1),
+            doubtful_for=max(loss, key=lambda name: loss[name], default=""),
         )
 
     def _rejection(self) -> tuple[str, str]:

@@ -72,6 +72,10 @@ class PoolSource:
     """`rules` or the name of the model that found front and back matter, and why a model could not."""
     markdown_sha256: str = ""
     """Digest of its Markdown; empty if there is none."""
+    doubt: float = 0.0
+    """Share of its characters in chunks that were dropped because they may read differently than the book."""
+    doubtful_for: str = ""
+    """Reason of most of these characters; empty if there are none."""
     page_starts: list[int] = field(default_factory=list)
     """Offset in its Markdown at which each page's text begins, characters; empty if the converter does not know."""
 

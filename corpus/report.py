@@ -12,6 +12,7 @@ from corpus.find.registry import Coverage
 from corpus.find.search import FailedQuery
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
+from corpus.read.doubt import Doubtful
 from infuser_core.cotrain.phases.parts.health import missing_inclusions_warning
 from infuser_core.errors import quantity
 from infuser_core.schemas import Document
@@ -30,6 +31,16 @@ _HINTS = {
 }
 _HINT = "sources.parquet has the reason of each"
 _MAX_REJECTED = 5
+_LARGE_LOSS = 1 / 3
+"""Share of a book's characters lost to doubt from which the report names what may read it."""
+_OF_PAGES = "marker or docling (corpus.convert.helper), which read the printed page"
+_READERS: Mapping[str, str] = {
+    Doubtful.FORMULA: _OF_PAGES,
+    Doubtful.SIGN: f"OCR (`pip install 'infuser[scans]'`), or {_OF_PAGES}",
+    Doubtful.WORD: f"OCR (`pip install 'infuser[scans]'`), or {_OF_PAGES}",
+}
+"""Remedies for a PDF that loses much text, by the reason."""
+_OTHER_EDITION = "another edition or format of the book"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +93,7 @@ def collect_facts(
         return "undecided" if row.reason.startswith("undecided") else "rejected by the judge"
 
     spans = Counter((row.stage, reason_of(row)) for row in discarded if row.is_span)
+    doubtful = Counter((row.source_id, row.reason) for row in discarded if row.reason in set(Doubtful))
     rejected = [row for row in sources if row.status != "admitted"]
     return {
         "documents": count,
@@ -102,11 +114,30 @@ def collect_facts(
         "coverage": _count_coverage(sources, inputs.coverage),
         "source_rejects": _count_reasons((row.stage, row.reason.partition(":")[0]) for row in rejected),
         "span_rejects": _count_reasons(spans.elements()),
+        "doubt": [
+            {
+                "source": row.source_id,
+                "title": row.title or row.input,
+                "share": round(row.doubt, 4),
+                "chunks": sum(doubtful[row.source_id, reason] for reason in Doubtful),
+                **{str(reason): doubtful[row.source_id, reason] for reason in Doubtful},
+                "reader": _reader_of(row),
+            }
+            for row in sorted(sources, key=lambda row: -row.doubt)
+            if row.doubt
+        ],
         "left_out": _count_unconverted(discarded, sources),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
         "audit": dict(inputs.audit or {}),
         "search_failures": [asdict(row) for row in inputs.failures],
     }
+
+
+def _reader_of(row: PoolSource) -> str:
+    """Remedy for a book that loses much of its text to doubt; empty if it loses little."""
+    if row.doubt <= _LARGE_LOSS:
+        return ""
+    return _READERS.get(row.doubtful_for, _OTHER_EDITION) if row.converter.startswith("embedded") else _OTHER_EDITION
 
 
 def _mean(total: int, count: int) -> float:
@@ -179,6 +210,11 @@ def render_report(facts: Mapping[str, Any], sources: Sequence[PoolSource], sampl
         records_table(facts["source_rejects"], ["stage", "reason", "count"]),
         "Spans:",
         records_table(facts["span_rejects"], ["stage", "reason", "count"]),
+        "Chunks lost to doubt, and the share of the book's characters in them:",
+        records_table(
+            [{**row, "share": f"{row['share']:.1%}"} for row in facts["doubt"]],
+            ["title", "chunks", "share", *map(str, Doubtful), "reader"],
+        ),
         "Left out by the converter:",
         records_table(facts["left_out"], ["reason", "lines", "characters", "share"]),
         "## Licences",
@@ -276,6 +312,13 @@ def summary_text(facts: Mapping[str, Any], sources: Sequence[PoolSource], out: P
     ]
     if len(rejected) > _MAX_REJECTED:
         lines.append(f"rejected: {len(rejected) - _MAX_REJECTED} more, see {REPORT}")
+    losses = [row for row in facts["doubt"] if row["reader"]]
+    lines += [
+        f"doubt: {row['share']:.0%} of {row['title']} is lost; to read it: {row['reader']}"
+        for row in losses[:_MAX_REJECTED]
+    ]
+    if len(losses) > _MAX_REJECTED:
+        lines.append(f"doubt: {len(losses) - _MAX_REJECTED} more books lose a third or more, see {REPORT}")
     missing = sum(row["lines"] for row in facts["left_out"] if row["reason"] == "missing")
     if warning := missing_inclusions_warning(missing):
         lines.append(f"warning: {warning}")

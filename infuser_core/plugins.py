@@ -9,10 +9,11 @@ import importlib
 import os
 import pkgutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from infuser_core.errors import ConfigError, abbreviate
+from infuser_core.errors import ConfigError, EngineError, abbreviate
 
 _OURS = ("infuser_core", "corpus")
 MAIN_ROUTE = "mcq"
@@ -124,3 +125,9 @@ TRACKERS = Registry(kind="tracker", package="infuser_core.results.trackers", out
 WORLDS = Registry(kind="world", package="infuser_core.nano.worlds", outside="my_package.my_world")
 """Micro-worlds of the nano lab: `WORLD`, and the `SCHEDULE` that pre-trains its anchor, the base model of both
 roles."""
+
+
+def require_extra(user: str, package: str) -> None:
+    """Raise EngineError if `user` needs an optional package, whose extra has the same name, and it is not installed."""
+    if find_spec(package) is None:
+        raise EngineError(f"{user} needs the package {package}", hint=f"pip install 'infuser[{package}]'")

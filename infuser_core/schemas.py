@@ -118,6 +118,7 @@ TEXT = column(text=True)
 DETAIL = column(detail=True)
 TOKENS = column(unit="tokens")
 SHARE = column(share=True)
+SHARE_DETAIL = column(share=True, detail=True)
 NATS = column(unit="nats")
 QUESTION = column(refers_to="questions")
 DOCUMENT = column(refers_to="documents")
@@ -364,8 +365,6 @@ class Page:
     """Why this converter was used."""
     page_starts: list[int] = field(default_factory=list)
     """Offset of each page's text in `markdown`, characters; empty if the converter does not report pages."""
-    math_garbled: list[float] = field(default_factory=list)
-    """Share of each page's tokens that are broken pieces of formulas; empty if the converter does not report it."""
     removed: list[str] = field(default_factory=list)
     """Pieces of the source's text that the converter left out of `markdown`."""
     removed_for: list[str] = field(default_factory=list)
@@ -376,7 +375,26 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class DoubtShares:
+    """Doubt about a chunk: shares of its characters in paragraphs that may read differently than the book, 0 to 1.
+
+    The shares by reason add up to `doubt`: a paragraph counts for one reason.
+    """
+
+    doubt: float = field(default=0.0, metadata=SHARE)
+    """Share for any reason; above `corpus.chunk.max_doubt` the chunk is dropped."""
+    garbled_formula: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with a formula that the converter marked as unreadable, or that lost an operand or a base."""
+    unmapped_sign: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with a sign that has no Unicode value."""
+    stray_markup: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with tags of HTML, or LaTeX outside formulas."""
+    no_language: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with words of no language, because of a wrong font map or encoding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document(DoubtShares):
     """A chunk of a textbook. The retained chunks are the document pool (the paper's D_doc)."""
 
     document_id: str = field(metadata=DOCUMENT)

@@ -19,7 +19,7 @@ from corpus.formats import pool_digest, read_documents
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
-from corpus.read import embedded
+from corpus.read import doubt, embedded
 from corpus.read.books import convert as converting_books
 from corpus.read.convert import SourceFile
 from corpus.read.converters import rapidocr
@@ -45,7 +45,7 @@ from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, attempt_key
 from tasks.work import Work
 
-VERSION = 18
+VERSION = 19
 """Version of the stages from textbook files to judged chunks."""
 QUESTIONS_VERSION = 15
 """Version of the stages that load question sets."""
@@ -226,6 +226,7 @@ def chunk_textbooks(
         "chunk": recorded(corpus.chunk, without=("tokenizer",)),
         "structure": corpus.structure,
         "matter": front_matter.RULES,
+        "doubt": doubt.RULES,
         "tokenizer": tokenizer,
         "domains": domains,
     }

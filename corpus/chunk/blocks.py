@@ -143,7 +143,11 @@ def _setext_heading(state: StateBlock, first: int, end: int, silent: bool) -> bo
     count = len(state.tokens)
     if not lheading(state, first, end, silent):
         return False
-    if state.tokens[count + 1].content.count("$$") % 2 == 0:
+    title, underline = (
+        state.tokens[count + 1].content,
+        state.src[state.bMarks[state.line - 1] : state.eMarks[state.line - 1]],
+    )
+    if title.count("$$") % 2 == 0 and not ("$" in title and len(underline.strip()) == 1):
         return True
     del state.tokens[count:]
     state.line = first

@@ -4,32 +4,32 @@ A chunk is an exact slice of the Markdown, by character offsets.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import groupby, pairwise, takewhile
 
 from corpus.chunk.blocks import Block, BlockType, scan
 from corpus.chunk.split import Count, SliceCounter, Span, pack, pieces, trim
-from corpus.read.garble import GLYPHS, MARK
+from corpus.read.doubt import Doubtful, find_doubt
 from infuser_core.config.corpus import ChunkSettings
-from infuser_core.schemas import Document, Page
+from infuser_core.schemas import Document, DoubtShares, Page
 
 PATH_JOINT = " > "
 """Separator of the titles in a header path."""
 CONVERT = "convert"
 """Value of `stage` for text that the converter left out of the Markdown."""
+EXCERPT_CHARS = 200
 PROMPT_TYPE = "mcq"
 """Route by which the generator writes questions on these documents."""
 
 
 class Discard(StrEnum):
-    """Reasons why a span of a book is not a candidate for the pool."""
+    """Reasons why a span of a book is not a candidate for the pool, next to those of `Doubtful`."""
 
     TOO_SHORT = "too_short"
     TOO_LONG = "too_long"
     FRONT_MATTER = "front_matter"
     BACK_MATTER = "back_matter"
-    GARBLED = "garbled_formula"
 
 
 _BY_STRUCTURE = frozenset({Discard.FRONT_MATTER, Discard.BACK_MATTER})
@@ -51,12 +51,12 @@ class Chunk:
     """A chunk of a book: a candidate for the pool, or discarded with a reason."""
 
     document: Document
-    discard: Discard | None
+    discard: Discard | Doubtful | None
     """None for a candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discarded:
+class Discarded(DoubtShares):
     """A span of a source that is not in the pool. Documents and discarded spans together cover the source's Markdown.
 
     Rows of the stage `convert` have text that the converter left out of the Markdown.
@@ -71,7 +71,8 @@ class Discarded:
     """convert, structure, chunk, judge or overlap."""
     reason: str
     """Kind of text left out by conversion (running_head, navigation, image, ...), front_matter, back_matter, too_short,
-    too_long, garbled_formula, blank, not_traced, the judge's reason, or the record that the text overlaps with."""
+    too_long, a reason to doubt it (a column of `DoubtShares`), blank, not_traced, the judge's reason, or the record
+    the text overlaps with."""
     header_path: str
     """Ancestor headings, joined by " > "."""
     num_tokens: int
@@ -79,6 +80,9 @@ class Discarded:
     """The judging model's reply; empty if a rule decided."""
     text: str = ""
     """Text that the converter left out; empty for a span of the Markdown."""
+    excerpt: str = ""
+    """Beginning of the first paragraph that may read differently than the book, for the reason with the largest share;
+    empty if there is none."""
     page: int = -1
     """Page of the left-out text in the file, 0-based; -1 for a span of the Markdown, or if the file has no pages."""
 
@@ -186,7 +190,7 @@ def _row(
     measure: SliceCounter,
     config: ChunkSettings,
     domain: str,
-    reason: Discard | None,
+    reason: Discard | Doubtful | None,
 ) -> Chunk | None:
     """Make a chunk of a span without blanks at its ends; None if it is blank. A given `reason` precedes all others."""
     start, end = trim(page.markdown, *span)
@@ -197,8 +201,9 @@ def _row(
         reason = Discard.TOO_SHORT
     if reason is None and tokens > config.max_tokens:
         reason = Discard.TOO_LONG
-    if reason is None and (MARK in page.markdown[start:end] or GLYPHS.search(page.markdown, start, end)):
-        reason = Discard.GARBLED
+    doubt = find_doubt(page.markdown[start:end])
+    if reason is None and doubt.share > config.max_doubt:
+        reason = doubt.heaviest[0]
     document = Document(
         document_id=f"{page.sha256[:12]}-{start}",
         source_id=page.source_id,
@@ -209,6 +214,8 @@ def _row(
         num_tokens=tokens,
         domain=domain,
         prompt_type=PROMPT_TYPE,
+        doubt=doubt.share,
+        **doubt.shares(),
     )
     return Chunk(document=document, discard=reason)
 
@@ -262,6 +269,7 @@ def unconverted_texts(page: Page) -> list[Discarded]:
 
 def discard(document: Document, stage: str, reason: str, response: str = "") -> Discarded:
     """Make a discarded span of a document."""
+    _, passage = find_doubt(document.text).heaviest if document.doubt else (None, "")
     return Discarded(
         source_id=document.source_id,
         start=document.start,
@@ -271,4 +279,6 @@ def discard(document: Document, stage: str, reason: str, response: str = "") -> 
         header_path=document.header_path,
         num_tokens=document.num_tokens,
         response=response,
+        excerpt=" ".join(passage.split())[:EXCERPT_CHARS],
+        **{column.name: getattr(document, column.name) for column in fields(DoubtShares)},
     )

@@ -1,7 +1,6 @@
 """Rules that recognise chunks without teaching text from their form alone, without a language model.
 
-They find licences, notices of a course, biographies, indexes, lists of contents and of references, and debris of the
-conversion.
+They find licences, notices of a course, biographies, indexes, and lists of contents and of references.
 """
 
 import re
@@ -10,9 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from corpus.chunk.blocks import BlockType, scan
-from corpus.read.garble import SHORT_WORDS, WIDE, math_garbled
 
-RULES = "rules-6"
+RULES = "rules-7"
 """Name and version of this set of rules, for recipes."""
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be distinguished from prose."""
@@ -31,12 +29,17 @@ PROSE_SHARE = 0.2
 """Largest share of words in paragraphs of prose at which a chunk counts as one without content."""
 SIGN_WORDS = 20
 """Most words per relation sign or call in a paragraph that counts as a formula or the head of a function."""
-FORMULA = 0.4
-"""Score of `math_garbled` below which a formula is not garbled."""
 SIGNS = re.compile(
     r"(?<=[\w)}\]]) ?[=<>\u2248\u2260\u2261\u2264\u2265\u2208\u2282\u2286\u2192\u21d2\u21d4\u223c\u221d](?!\s*[,;=<>])"
     r"|\w\([^()]*[\s,][^()]*\)"
 )
+WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff\u3040-\u30ff]")
+_SHORT = (
+    "a i of to in is it be as at so we he by or on do if me my up an go no us am de la le et en un du il "
+    "ne se ce sa au da di du es el lo al su si ja er in im am zu so ob um wo"
+)
+SHORT_WORDS = frozenset(_SHORT.split())
+"""Short words of ordinary prose."""
 LATEX = re.compile(r"\$\$.+?\$\$|(?<!\\)\$[^$\n]+(?<!\\)\$|\\\(.+?\\\)", re.DOTALL)
 LONGEST = 25
 """Most letters of a word; a longer one is several words that lost the blanks between them."""
@@ -97,11 +100,6 @@ COURSE = re.compile(
 COURSE_PART = 0.3
 """Share of a chunk's words in sentences about the course above which it teaches nothing."""
 SENTENCES = re.compile(r"\n+|(?<=[.!?])\**\s+")
-TORN = re.compile(
-    r"(?<!\S)[=\u2248\u2261\u2264\u2265\u2208\u223c] +[=\u2248\u2261\u2264\u2265\u2208\u223c+\u00d7](?!\S)"
-)
-"""Two relation signs next to each other, with blanks around them: the operand between was lost or moved."""
-QUOTED = re.compile(r"`[^`\n]*`")
 DEGREE = re.compile(
     r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
     r"\b(?:B\.?\s?S|B\.?\s?A|M\.?\s?S|Ph\.?\s?D|D\.?\s?Phil|bachelor|master|doctora?t?e?|diploma|degrees?)\b"
@@ -169,7 +167,7 @@ def form_of(text: str) -> Form:
 
 def _is_display(part: str, tokens: Sequence[str]) -> bool:
     """Whether a paragraph is a formula, a function's head with its arguments, or a listing of indented lines."""
-    if SIGN_WORDS * len(SIGNS.findall(part)) >= len(tokens) and math_garbled(part) < FORMULA:
+    if SIGN_WORDS * len(SIGNS.findall(part)) >= len(tokens):
         return True
     lines = part.splitlines()
     return len(lines) >= MIN_LINES and sum(line[:1] in " \t" for line in lines) >= INDENTED * len(lines)
@@ -265,10 +263,6 @@ def _is_sources(form: Form) -> bool:
 FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
     ("a licence: its words are about rights", _is_legal),
     ("notices of a course: what is due or comes next, thanks", _is_course),
-    (
-        "a torn formula: a relation stands beside another",
-        lambda form: any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs),
-    ),
     ("biographies: degrees and posts of authors", _is_biography),
     (
         "an index: most lines are a term and page numbers",

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.books.tree import decode_text
 from corpus.read.converters import pdfium
+from corpus.read.doubt import Doubt, Doubtful, doubt_by_page
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
-from corpus.read.formats.markdown import FENCED
-from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
+from corpus.read.formats.markdown import STYLE, clean_markup
 from corpus.read.page import ConversionJob, RemovedText, SharedResources, page_of
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
@@ -32,21 +31,19 @@ from infuser_core.schemas import Page
 from infuser_core.system.worker_pool import Task, WorkerPool
 
 CONVERTERS = Registry(kind="converter", package="corpus.read.converters", outside="my_package.my_converter")
-NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
-"""Rejection reasons for which a visual converter may succeed."""
+NEEDS_OCR = "needs_ocr"
+"""Reason for the rejection of a file that a visual converter may read."""
 SCANS = "rapidocr"
 """Visual converter for books without a usable text layer that needs no network and no accelerator."""
-MAX_GARBLED_PAGES = 0.25
-"""Share of pages with garbled formulas above which a visual converter is preferred."""
-TEXT = "text-2"
+MAX_DOUBT = 1 / 3
+"""Share of a book's characters on pages with a doubtful paragraph above which a visual converter is preferred."""
+TEXT = "text-3"
 """Name and version of the converter of files that are Markdown or plain text already."""
 SETTINGS = re.compile(
     r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?P<keys>(?:(?!---|\.\.\.)[^\n]*\n)*)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
 """Front matter of a site generator, which would be a heading in Markdown."""
 TITLE = re.compile(r"^title[ \t]*:[ \t]*['\"]?(?P<title>[^\n]*?)['\"]?[ \t]*$", re.MULTILINE)
-INLINE = re.compile(r"`[^`\n]+`")
-"""Inline code."""
 MAX_BYTES = 1 << 30
 
 
@@ -59,14 +56,6 @@ def helper_troubles(job: ConversionJob) -> dict[str, str]:
     if job.settings.type != "auto" or not helper:
         return {helper or "a converter that looks": "it is switched off"}
     return {name: str(CONVERTERS.find(name)[0].trouble(job)) for name in dict.fromkeys((helper, SCANS))}
-
-
-def _helpers_of(page: Page, job: ConversionJob) -> dict[str, str]:
-    """The visual converters for a book with this page, as by `helper_troubles`.
-
-    `rapidocr` reads no formulas: it does not replace a text that is readable apart from these.
-    """
-    return {name: trouble for name, trouble in helper_troubles(job).items() if page.reason or name != SCANS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +71,15 @@ class SourceFile:
     """Fault of that page that a visual converter may fix; empty if there is none."""
 
 
+def _helpers_of(book: SourceFile, job: ConversionJob) -> dict[str, str]:
+    """The visual converters for a book with this doubt, as by `helper_troubles`.
+
+    `rapidocr` reads no formulas: it does not replace a text that is readable apart from these.
+    """
+    has_formulas = book.doubt.startswith(Doubtful.FORMULA)
+    return {name: trouble for name, trouble in helper_troubles(job).items() if not has_formulas or name != SCANS}
+
+
 def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool, keep: Callable[[Page], None]) -> None:
     """Convert each book to a page row with Markdown by the converter that suits it, and pass every row to `keep`.
 
@@ -92,7 +90,7 @@ def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool
     doubtful = []
     read_layers = partial(_with_resources, _read_text_layer, job)
     for _, book in workers.each(task(begin=read_layers, accelerator=_is_requested_by_name(job)), books):
-        if book.doubt and book.page and not all(_helpers_of(book.page, job).values()):
+        if book.doubt and book.page and not all(_helpers_of(book, job).values()):
             doubtful.append(book)
         else:
             keep(_choose_page(book, job))
@@ -130,7 +128,6 @@ def _read_text_layer(book: SourceFile, job: ConversionJob) -> SourceFile:
     else:
         converter: Any = CONVERTERS.find(job.settings.type)[0] if is_requested else pdfium
         page = converter.convert(book.path, book.source_id, job)
-    page = _reject_debris(page, fenced=is_marked)
     return replace(book, page=page, doubt="" if is_marked or is_requested else _find_doubt(page))
 
 
@@ -143,7 +140,7 @@ def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
     assert page
     if not book.doubt:
         return page
-    troubles = _helpers_of(page, job)
+    troubles = _helpers_of(book, job)
     for helper in [name for name, trouble in troubles.items() if not trouble]:
         try:
             second: Page = CONVERTERS.find(helper)[0].convert(book.path, book.source_id, job)
@@ -159,29 +156,18 @@ def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
     return replace(page, chosen=f"{page.chosen}; {book.doubt}{failures}")
 
 
-def _reject_debris(page: Page, *, fenced: bool = False) -> Page:
-    """Return the page, rejected if its text is in no language because of a wrong font map or encoding.
-
-    Code is in no language: with `fenced`, code that the author marked as such is not judged.
-    """
-    if page.reason:
-        return page
-    text, starts = (INLINE.sub("", FENCED.sub("", page.markdown)), []) if fenced else (page.markdown, page.page_starts)
-    edges = [*(starts if len(starts) > 1 else range(0, len(text), PAGE_CHARS)), len(text)]
-    reason = debris([text[start:end] for start, end in pairwise(edges)])
-    return (
-        page_of(page.source_id, num_pages=page.num_pages, converter=page.converter, reason=reason) if reason else page
-    )
-
-
 def _find_doubt(page: Page) -> str:
     """Return why the text layer is not good enough; empty if it is, or if no visual converter could help."""
     if page.reason:
-        return page.reason if page.reason.startswith(NEEDS_A_LOOK) else ""
-    bad = sum(share >= GARBLED_PAGE for share in page.math_garbled)
-    if bad > MAX_GARBLED_PAGES * max(len(page.math_garbled), 1):
-        return f"{bad} of {page.num_pages} pages have garbled formulas"
-    return ""
+        return page.reason if page.reason.startswith(NEEDS_OCR) else ""
+    doubts = doubt_by_page(page.markdown, page.page_starts)
+    characters = sum(doubt.characters for doubt in doubts)
+    share = sum(doubt.characters for doubt in doubts if doubt.passages) / max(characters, 1)
+    if share <= MAX_DOUBT:
+        return ""
+    passages = [passage for doubt in doubts for passage in doubt.passages]
+    reason, passage = Doubt(characters=characters, passages=passages).heaviest
+    return f"{reason}: on pages with {share:.0%} of the text, such as {' '.join(passage.split())[:60]!r}"
 
 
 def convert_text(path: Path, source_id: str) -> Page:
@@ -208,6 +194,9 @@ def convert_text(path: Path, source_id: str) -> Page:
         title = TITLE.search(settings["keys"])
         heading = f"# {title['title']}\n\n" if title and title["title"] else ""
         text = heading + text[settings.end() :]
+    pictures: list[str] = []
+    # Without a tag, the text stays as its author wrote it.
+    text = clean_markup(text, pictures) if STYLE.search(text) else text
     reason = "" if text.strip() else "empty: the file has no text"
     if "\x00" in text:
         reason = f"not_text: a zero byte at character {text.index(chr(0))}"
@@ -219,5 +208,8 @@ def convert_text(path: Path, source_id: str) -> Page:
         reason=reason,
         page_starts=[] if reason else [0],
         chosen="text: the file is Markdown already",
-        removed=[RemovedText(text=settings["keys"], reason="settings", page=-1)] if settings else [],
+        removed=[
+            *([RemovedText(text=settings["keys"], reason="settings", page=-1)] if settings else []),
+            *(RemovedText(text=name, reason="image", page=-1) for name in pictures),
+        ],
     )

@@ -1,14 +1,13 @@
 """Conversion of a born-digital PDF's text layer to Markdown. Runs only in resource-limited child processes."""
 
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from typing import Any
 
-from corpus.read import garble
+from corpus.read.doubt import share_leftward
 from corpus.read.file_kinds import count_pages
 from corpus.read.printed import PdfContent, RemovedText
 
-CONVERTER = "embedded-26"
+CONVERTER = "embedded-27"
 MAX_EMPTY_SHARE = 0.8
 """Share of pages without a usable text layer above which the source is rejected as needs_ocr."""
 
@@ -19,8 +18,6 @@ class ReadingConfig:
 
     min_page_chars: int = 100
     """A page with fewer characters has no usable text layer."""
-    max_meaningless: float = 0.2
-    """Share of characters without a Unicode meaning above which the source is rejected as garbled."""
     max_pages: int
     """Largest number of pages of a source; a textbook does not have more."""
     max_leftward: float = 0.1
@@ -42,8 +39,6 @@ class Reading:
     """Empty for a rejected file."""
     page_starts: list[int] = field(default_factory=list)
     """Offset at which each page's text begins, in characters."""
-    math_garbled: list[float] = field(default_factory=list)
-    """Share of tokens per page that are remains of formulas."""
     removed: list[RemovedText] = field(default_factory=list)
     """Printed lines that are not in the Markdown."""
 
@@ -78,11 +73,10 @@ def _text_layer_fault(content: PdfContent, sizes: list[int], empty: int, config:
     if sum(sizes) < config.min_page_chars or empty > MAX_EMPTY_SHARE * num_pages:
         return f"needs_ocr: {empty} of {num_pages} pages have under {config.min_page_chars} characters"
     text = "".join(piece.text for page in content.pages for piece in page)
-    if (share := garble.share_leftward(text)) > config.max_leftward:
+    if (share := share_leftward(text)) > config.max_leftward:
         most = f"at most {config.max_leftward:.0%} may be in a PDF; use the book's EPUB, HTML or LaTeX"
         return f"right_to_left: {share:.0%} of the letters are written from right to left, {most}"
-    share = garble.meaningless(text)
-    return f"garbled: {share:.0%} of the characters have no Unicode meaning" if share > config.max_meaningless else ""
+    return ""
 
 
 def render_content(content: PdfContent, num_empty: int, *, use_outline: bool) -> Reading:
@@ -110,6 +104,5 @@ def render_content(content: PdfContent, num_empty: int, *, use_outline: bool) ->
         num_empty=num_empty,
         markdown=text,
         page_starts=starts,
-        math_garbled=[garble.math_garbled(text[start:end]) for start, end in pairwise([*starts, len(text)])],
         removed=sorted([*removed, *heads], key=lambda row: row.page),
     )

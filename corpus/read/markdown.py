@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from corpus.read.doubt import MARK
 from corpus.read.formulas.signs import GARBLED
-from corpus.read.garble import MARK
 from corpus.read.lines import PdfLine
 from corpus.read.paragraphs import BULLET, BlockKind, TextBlock
 
@@ -93,7 +93,7 @@ def vocabulary(texts: Iterable[str]) -> Counter[str]:
 
 
 def _render_block(block: TextBlock, words: Counter[str]) -> Part:
-    """Render one block; `garble.MARK` follows a formula that could not be read, except in a heading.
+    """Render one block; `doubt.MARK` follows a formula that could not be read, except in a heading.
 
     In a listing it is in the place of each such sign: behind the fence it would keep the fence open.
     """

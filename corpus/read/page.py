@@ -64,7 +64,6 @@ def page_of(
     num_pages: int = 0,
     chosen: str = "",
     page_starts: Sequence[int] = (),
-    math_garbled: Sequence[float] = (),
     removed: Sequence[RemovedText] = (),
 ) -> Page:
     """Build the page row of a whole source: rejected if a reason is given, otherwise converted."""
@@ -78,7 +77,6 @@ def page_of(
         reason=reason,
         chosen=chosen,
         page_starts=list(page_starts),
-        math_garbled=list(math_garbled),
         removed=[row.text for row in removed],
         removed_for=[row.reason for row in removed],
         removed_pages=[row.page for row in removed],

@@ -25,6 +25,7 @@ from corpus.read.characters import (
     codes_of,
     printed_lines,
 )
+from corpus.read.doubt import LEFTWARD
 from corpus.read.fonts import Fonts, TextObjects, bind_by_address
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawings import collect_drawings, split_labels
@@ -32,7 +33,6 @@ from corpus.read.formulas.fractions import assemble_fractions
 from corpus.read.formulas.scripts import SMALLER, assemble_scripts
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import mark_stacks
-from corpus.read.garble import LEFTWARD
 from corpus.read.printed import OutlineEntry, PdfContent, Piece, Rule
 
 TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
@@ -46,7 +46,7 @@ SAME_BASELINE = 0.3
 EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
 FENCES = frozenset(map(ord, "()[]{}|\u2016\u2308\u2309\u230a\u230b\u27e8\u27e9"))
 """Brackets that may enclose several rows."""
-BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
+BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\\u02d3\u2192\u21aa\u2423"))
 # Width of a gap between cells or columns, in units of the font size; gaps between words of justified text are narrower.
 GAP = 1.0
 KERNED, SET_APART = 0.05, 0.3
@@ -338,7 +338,7 @@ class _PageReader:
         name, bold, mono = self.fonts.of(middle)
         ends = [(bold, mono)]
         if last - first >= 3:
-            # Skip brackets at both ends: TeX takes the brackets of a listing from another font.
+            # Skip brackets at both ends, and signs of a continued line: TeX takes those of a listing from another font.
             inner_first, inner_last = first, last - 1
             while inner_first < inner_last and self.codes[inner_last] in BRACKETS:
                 inner_last -= 1

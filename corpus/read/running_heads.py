@@ -21,6 +21,8 @@ PAGE_NUMBER = re.compile(
 )
 CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
 """Notes, at any height, that a listing or a table continues on another page."""
+LINES = 4
+"""Most lines of a running head."""
 MIN_REPEATS = 3
 """Least number of pages with the same text at their edge for it to be a running head."""
 OFTEN = 0.3
@@ -42,7 +44,7 @@ HEAD, NUMBER = "running_head", "page_number"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Edge:
-    """One of the two uppermost or two lowest lines of a page, a candidate for a running head."""
+    """One of the uppermost or lowest lines of a page, a candidate for a running head."""
 
     line: PdfLine
     name: str
@@ -108,16 +110,16 @@ def _is_title(page: Sequence[PdfLine], place: int, titles: Set[tuple[int, str]])
 
 
 def _edges(page: Sequence[PdfLine], body: float) -> dict[int, _Edge]:
-    """The two uppermost and two lowest lines (the drawing order may differ), by their index on the page."""
+    """The uppermost and lowest lines (the drawing order may differ), by their index on the page."""
     ranked = sorted(range(len(page)), key=lambda place: -page[place].y)
     number_alone = len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
     edges: dict[int, _Edge] = {}
-    for edge in (ranked[:3], ranked[:-4:-1]):
+    for edge in (ranked[: LINES + 1], ranked[: -LINES - 2 : -1]):
         lines = [page[place] for place in edge]
         gaps = [abs(a.y - b.y) > APART * max(a.size, b.size) for a, b in pairwise(lines)]
         level = [abs(a.y - b.y) < NEAR for a, b in pairwise(lines)]
-        for depth, line in enumerate(lines[:2]):
-            # A head may have two lines, or a left and a right part.
+        for depth, line in enumerate(lines[:LINES]):
+            # A head may have several lines, or a left and a right part.
             is_apart = any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or number_alone
             edges[edge[depth]] = _edge(line, is_apart=is_apart, body=body)
     return edges

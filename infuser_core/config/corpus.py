@@ -154,6 +154,10 @@ class ChunkSettings(Settings):
     """T_min: a section with fewer tokens is too short to ask about, and is treated as `small_sections` says."""
     max_tokens: Tokens = 2048
     """T_max: a longer section is cut. Prompts must hold it: keep it below `cotrain.prompt_tokens`."""
+    max_doubt: Annotated[float, Mark.NEUTRAL] = Field(default=0.0, ge=0, le=1)
+    """Largest share of a chunk's characters in paragraphs that may read differently than the book: unreadable formulas,
+    signs without a Unicode value, stray markup, words of no language. At 0 one such paragraph drops its chunk; at 1
+    none does."""
     small_sections: Literal["merge", "drop"] = "merge"
     """Treatment of a section below `min_tokens`: joined with its neighbour (`merge`), or left out (`drop`)."""
     tokenizer: TokenizerSource | None = None

@@ -28,6 +28,11 @@ class Options:
     """Whether each element of a direction depends on its own gradient alone. Otherwise questions are scored one by one,
     and `Optimizer.elementwise` is None."""
 
+    moment_bytes: ClassVar[float] = 4.0
+    """Bytes of one number of a moment."""
+    extra: ClassVar[str] = ""
+    """Optional package that it needs, whose extra has the same name; empty for none."""
+
     weight_decay: float = 0.01
     """Decoupled weight decay, on every parameter."""
     max_grad_norm: float = 1.0
@@ -78,10 +83,23 @@ class AdamWOptions(Options):
 AdamWOptions.name = DEFAULT
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamW8bitOptions(AdamWOptions):
+    """Constants of AdamW with 8-bit moments: AdamW's own. Available without torch, as the planner suggests it."""
+
+    trainers: ClassVar[tuple[str, ...]] = ("local",)
+    moment_bytes: ClassVar[float] = 1 + 4 / 256
+    extra: ClassVar[str] = "bitsandbytes"
+
+
+AdamW8bitOptions.name = "adamw8bit"
+_LIGHT: Mapping[str, type[Options]] = {kind.name: kind for kind in (AdamWOptions, AdamW8bitOptions)}
+
+
 def options_class(name: str) -> type[Options]:
     """The class of constants of the optimizer called `name`. Raises ConfigError, listing all, for an unknown name."""
-    if name == DEFAULT:
-        return AdamWOptions
+    if name in _LIGHT:
+        return _LIGHT[name]
     options: type[Options] = OPTIMIZERS.find(name, "OPTIONS")[1]
     return options
 

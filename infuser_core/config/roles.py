@@ -83,6 +83,9 @@ class AdapterSettings(Settings):
     """Scale of the adapters: their product is multiplied by alpha / rank before it is added to the weights."""
     targets: list[str] | Literal["all-linear"] = ALL_LINEAR
     """Last names of the linear layers with adapters, e.g. [q_proj, v_proj]; `all-linear`: all but the output layer."""
+    base: Annotated[Literal["full", "nf4"], Mark.NEUTRAL] = "full"
+    """Numbers of the model under the adapters: in `engine.dtype` (`full`), or 4 bits for a weight of its linear layers
+    except the output layer (`nf4`), which changes every result. `nf4` needs the extra `bitsandbytes`."""
 
 
 class ProblemSettings(Settings):

@@ -63,6 +63,8 @@ class EngineLayout:
     """Probe of questions, by its setting."""
     samplers: int = 2
     """Sampling engines on each GPU: one per role, or one for both."""
+    samples_four_bit: bool = False
+    """Whether samplers keep a base model that is in 4 bits as it is: `vllm` has adapters merged into plain weights."""
     handed: int = 0
     """Roles whose newest weights are in the host's memory for running engines."""
 
@@ -103,6 +105,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
         warm_trainers=1 if turns or engine.is_pooled else roles,
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine.dtype],
         optimizer=config.cotrain.optimizer.name,
+        samples_four_bit=engine.sampler == "hf" and config.cluster is None,
         probe=engine.probe,
         handed=roles * (engine.hands_over(spread=config.cluster is not None) and config.cotrain.adapter is None),
     )
@@ -166,11 +169,14 @@ def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
     on_gpu = 0.0 if layout.offload_optimizer else 1.0
     tokens, sharded = max(float(layout.token_budget), sequence), layout.zero_stage > 0
     roles = layout.warm_trainers
+    precision = "fp32" if options_class(layout.optimizer).moment_bytes == 4 else "8-bit"
     parts = [
         MemoryPart(name="weights", bytes=_weight_bytes(shape, layout)),
         MemoryPart(name="gradients (fp32)", bytes=4 * gradients * on_gpu * roles),
         MemoryPart(name="fp32 masters", bytes=4 * state * on_gpu * roles),
-        MemoryPart(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
+        MemoryPart(
+            name=f"moments ({precision})", bytes=shape.moment_bytes(layout.optimizer) * state / trained * on_gpu * roles
+        ),
         MemoryPart(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
         # DeepSpeed reduces a micro-batch's gradient into a separate buffer.
         MemoryPart(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
@@ -234,7 +240,9 @@ def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:
         # Compute and master weights have one dtype: they are the same tensors.
         return 0.0
     if stage == 0:
-        return layout.bytes_per_weight * whole * layout.warm_trainers
+        # A product converts its matrix from 4 bits.
+        converted = layout.bytes_per_weight * shape.hidden * shape.ffn if shape.four_bit else 0.0
+        return shape.weight_bytes(layout.bytes_per_weight) * layout.warm_trainers + converted
     # Copies that autograd keeps in the compute dtype: of all weights, or of one layer's if layers are recomputed.
     cast = whole if layout.gradient_checkpointing is False else shape.layer_parameters
     cast *= layout.bytes_per_weight if layout.bytes_per_weight < layout.bytes_sent else 0
@@ -303,7 +311,7 @@ def sampler_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
 
 def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
     """Predict the bytes of a sampling engine's weights, on all its GPUs together."""
-    return layout.bytes_per_weight * float(shape.parameters)
+    return (shape if layout.samples_four_bit else replace(shape, four_bit=False)).weight_bytes(layout.bytes_per_weight)
 
 
 def cache_tokens(shape: Shape, gpu: Gpu, layout: EngineLayout) -> float:

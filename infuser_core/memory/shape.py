@@ -20,6 +20,10 @@ from infuser_core.memory.hardware import read_table
 _REMEDY = "name a known model, or a folder with its config.json: --model FOLDER"
 
 
+FOUR_BIT = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes of a weight in 4 bits: 64 weights share a scale of one byte, and 256 scales one in fp32."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Dimensions of a dense decoder with grouped-query attention and a gated feed-forward part."""
@@ -45,6 +49,8 @@ class Shape:
     windowed_layers: int
     adapters: int = 0
     """Weights of the adapters that are trained instead of the model's; 0 if the model's are trained."""
+    four_bit: bool = False
+    """Whether the matrices of the layers, under adapters, are in 4 bits."""
 
     @property
     def layer_parameters(self) -> int:
@@ -64,6 +70,11 @@ class Shape:
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
         return self.layers * (self.layer_parameters + 2 * self.hidden) + self.hidden + embeddings
 
+    def weight_bytes(self, width: float) -> float:
+        """Count the bytes of all parameters, `width` each except those in 4 bits."""
+        packed = self.layers * self.layer_parameters if self.four_bit else 0
+        return width * float(self.parameters - packed) + FOUR_BIT * packed
+
     @property
     def trained(self) -> int:
         """Number of parameters that are trained: they have a gradient and moments."""
@@ -75,10 +86,14 @@ class Shape:
         moments = options_class(optimizer).moments
         return float(len(moments(hidden=True)) * hidden + len(moments(hidden=False)) * (self.trained - hidden))
 
+    def moment_bytes(self, optimizer: str) -> float:
+        """Count the bytes of these numbers, in memory and in a checkpoint."""
+        return options_class(optimizer).moment_bytes * self.moments(optimizer)
+
     def adapted(self, adapter: AdapterSettings | None) -> "Shape":
         """Return this model with low-rank adapters: a rank has a row for each input and a column for each output."""
         if adapter is None:
-            return replace(self, adapters=0)
+            return replace(self, adapters=0, four_bit=False)
         own, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
         sizes = dict.fromkeys(("k_proj", "v_proj"), self.hidden + shared)
         sizes |= dict.fromkeys(("q_proj", "o_proj"), self.hidden + own)
@@ -86,7 +101,7 @@ class Shape:
         # Layers of other names count as the largest.
         targets = sizes if adapter.targets == ALL_LINEAR else adapter.targets
         size = sum(sizes.get(name, self.hidden + self.ffn) for name in targets)
-        return replace(self, adapters=self.layers * adapter.rank * size)
+        return replace(self, adapters=self.layers * adapter.rank * size, four_bit=adapter.base == "nf4")
 
     @property
     def matrix_parameters(self) -> int:
@@ -132,7 +147,7 @@ def known_shapes() -> dict[str, Shape]:
     """Read the models of shapes.csv, by each of their names."""
     shapes: dict[str, Shape] = {}
     for row in read_table("shapes"):
-        numbers = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
+        numbers: dict[str, Any] = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
         shape = Shape(name=row["name"], tied=row["tied"] == "1", **numbers)
         shapes |= dict.fromkeys((row["name"], *row["also"].split()), shape)
     return shapes

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from infuser_core.config.optimizers import DEFAULT
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import cluster_of_size
 from infuser_core.memory.parts import RoleMemory
@@ -40,17 +41,27 @@ def advice(setup: Setup) -> list[Knob]:
         knobs = [knob for knob in helpful if knob.fits]
         if not knobs:
             knobs = [*sorted(helpful, key=lambda knob: knob.bytes), *_combine(setup, place, need, choices)]
-        advised += [*knobs, *_with_adapters(setup, place, need), *_more_gpus(setup, place)]
+        advised += [*knobs, *_other_training(setup, place, need), *_more_gpus(setup, place)]
     return advised
 
 
-def _with_adapters(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
-    """Suggest adapters on one GPU if they fit; never combined, because they change the algorithm."""
-    if need.role != "trainer" or setup.config.cotrain.adapter is not None:
+def _other_training(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
+    """Suggest 8-bit moments, and adapters, on a plain or a 4-bit model, on one GPU: those that fit.
+
+    They are never combined with other changes, because they change the algorithm.
+    """
+    if need.role != "trainer":
         return []
+    cotrain, four_bit = setup.config.cotrain, "cotrain.adapter.base=nf4"
     local = [] if setup.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
-    knob = _best_knob(setup, place, (), [[*local, "cotrain.adapter.type=lora"]])
-    return [knob] if knob is not None and knob.fits else []
+    if cotrain.adapter is not None:
+        choices = [[[four_bit]]]
+    else:
+        adapters = [*local, "cotrain.adapter.type=lora"]
+        moments = [[*local, "cotrain.optimizer.name=adamw8bit"]] if cotrain.optimizer.name == DEFAULT else []
+        choices = [moments, [adapters, [*adapters, four_bit]]]
+    knobs = [_best_knob(setup, place, (), options) for options in choices]
+    return [knob for knob in knobs if knob is not None and knob.fits]
 
 
 def _best_knob(setup: Setup, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:

@@ -32,7 +32,7 @@ def run_files(config: RunConfig, shape: Shape) -> RunFiles:
     """Estimate the sizes of a run's files from its settings and its model's shape."""
     cotrain, parameters = config.cotrain, float(shape.trained)
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
-    checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
+    checkpoint = WEIGHTS * parameters + shape.moment_bytes(cotrain.optimizer.name)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
     gradient = GRADIENT * parameters if needs_influence(cotrain) else 0.0
     per_iteration = roles * checkpoint + gradient

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infuser_core import settings
 from infuser_core.config import shipped
+from infuser_core.config.optimizers import options_class
 from infuser_core.config.roles import ALL_LINEAR
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import (
@@ -22,7 +23,7 @@ from infuser_core.cotrain.route import find_route, generator_templates, main_rou
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
-from infuser_core.plugins import MAIN_ROUTE, find_object
+from infuser_core.plugins import MAIN_ROUTE, find_object, require_extra
 from infuser_core.prompts.templates import load_template
 from infuser_core.results.trackers.parts.follow import find_tracker
 from infuser_core.system.hub import fetch_address
@@ -132,6 +133,10 @@ def preflight(config: RunConfig) -> None:
     for error in missing_for_corpus(config):
         raise error
     adapter = config.cotrain.adapter
+    if adapter is not None and adapter.base == "nf4":
+        require_extra("cotrain.adapter.base nf4", "bitsandbytes")
+    if extra := options_class(config.cotrain.optimizer.name).extra:
+        require_extra(f"cotrain.optimizer.name {config.cotrain.optimizer.name}", extra)
     # The layers of a model that is only on the hub are unknown here.
     if adapter is not None and adapter.targets != ALL_LINEAR and not isinstance(config.anchor, HubAnchor):
         # Imported here: torch takes seconds and is rarely needed.

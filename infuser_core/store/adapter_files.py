@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infuser_core.errors import CheckpointError
+from infuser_core.system.durable import fsync
 
 CONFIG = "adapter_config.json"
 """File with the adapter's settings."""
@@ -18,6 +19,17 @@ WEIGHTS = "adapter_model.safetensors"
 """File with the adapter's weights."""
 BASE_KEY = "base_model_name_or_path"
 """Key in the settings file whose value is the path to the base model."""
+
+PACKING = {
+    "quant_method": "bitsandbytes",
+    "load_in_4bit": True,
+    "bnb_4bit_quant_type": "nf4",
+    "bnb_4bit_use_double_quant": True,
+}
+"""Value of `quantization_config` in the config.json of a checkpoint whose adapters are trained on a 4-bit base model.
+
+The base model's own files stay as they are: it is converted each time it is loaded.
+"""
 
 Value = TypeVar("Value")
 
@@ -52,6 +64,22 @@ def base_folder(folder: Path) -> Path | None:
             hint="keep it in its store, or `infuser export` the checkpoint as a whole model",
         )
     return base
+
+
+def record_packing(folder: Path) -> None:
+    """Note in the config.json of an adapter checkpoint that its base model is used in 4 bits; flushed."""
+    path = folder / "config.json"
+    content = json.loads(path.read_text(encoding="utf-8")) | {"quantization_config": PACKING}
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    fsync(path)
+
+
+def is_packed(folder: Path) -> bool:
+    """Return whether `folder` is an adapter checkpoint whose base model is used in 4 bits."""
+    if read_adapter(folder) is None:
+        return False
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return bool(content.get("quantization_config") == PACKING)
 
 
 def read_scale(folder: Path) -> float:

@@ -19,7 +19,7 @@ from textwrap import dedent
 from typing import Any
 
 import pypandoc
-from textbook_scores import Truth, formula_key
+from textbook_scores import LEAST_SIGNS, Truth, formula_key
 
 CHAPTERS = Path(__file__).with_name("textbooks.json")
 LATEX = r"""\documentclass[11pt]{book}
@@ -29,18 +29,19 @@ LATEX = r"""\documentclass[11pt]{book}
 \lstset{basicstyle=\ttfamily\small,columns=flexible,showstringspaces=false,keepspaces}
 """
 SIGNS = "".join(rf"\DeclareUnicodeCharacter{{{code}}}{{\ensuremath{{{tex}}}}}" for code, tex in (
-    ("2212", "-"), ("221E", r"\infty"), ("2229", r"\cap"), ("2032", "'"), ("03B8", r"\theta")))  # fmt: skip
+    ("2212", "-"), ("221E", r"\infty"), ("2229", r"\cap"), ("2032", "'"), ("03B8", r"\theta"), ("2260", r"\neq")))  # fmt: skip
 """Signs of the books' prose that LaTeX does not know without this."""
+OPTIONS = ("--top-level-division=chapter", "-V", "documentclass=book", "-V", f"header-includes={SIGNS}")
 TYPESET = "import sys, typst; typst.compile(sys.argv[1], output=sys.argv[2], root=sys.argv[3])"
 PARTS = {"para": "p", "list": "ul", "item": "li", "emphasis": "em", "term": "b", "row": "tr", "entry": "td", "section": "section",
-         "equation": "p", "sub": "sub", "sup": "sup", "tgroup": "table", "thead": "thead", "tbody": "tbody", "title": "h1"}  # fmt: skip
+         "equation": "p", "sub": "sub", "sup": "sup", "tgroup": "table", "thead": "thead", "tbody": "tbody", "link": "span", "cite": "span"}  # fmt: skip
 """HTML of CNXML's elements; others are divisions."""
 ABSENT = ("metadata", "figure", "media", "footnote", "solution", "iframe", "label", "colspec")
 """Elements that are left out of the chapter."""
 ACCENTS = {"^": "\u0302", "¯": "\u0304", "‾": "\u0304", "~": "\u0303", "→": "\u20d7", "˙": "\u0307", "¨": "\u0308"}
 LEAST_LETTERS = 40
 UNREAD = "\ufffc"
-"""Matrices and arrays, which have no notation on one line."""
+"""Matrices, arrays and binomials, which have no notation on one line: they are wrong in every text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,71 +107,58 @@ def source_tree(chapter: Chapter, path: Path) -> dict[str, Any]:
 
 
 def typeset_chapter(chapter: Chapter, path: Path, tools: Path) -> Path:
-    """Typeset a chapter; `tools` is the Python that has typst."""
-    engine, pdf = chapter.engine or chapter.format, path.with_suffix(".pdf").resolve()
-    if engine == "asciidoc":
-        # A smaller font for listings, so that lines are not broken.
-        theme = path.with_name("theme.yml")
-        theme.write_text("extends: default\ncode:\n  font-size: 7\n")
-        command: list[Any] = ["asciidoctor-pdf", "-q", "--theme", theme, "-a", "doctype=book", "-o", pdf, path]
-        subprocess.run(command, check=True)
-    elif engine == "typst":
-        if chapter.format != "typst":
-            path = path.with_suffix(".typ")
-            tree = json.dumps(source_tree(chapter, path.with_suffix(f".{chapter.format}")))
-            path.write_text(pandoc(tree, "-f", "json", "-t", "typst", "-s"))
-        root = path.parents[len(Path(chapter.files[0]).parts) - 1]
-        subprocess.run([tools, "-c", TYPESET, path, pdf, root], check=True)
-    else:
-        main = path.with_suffix(".main.tex")
-        body = path.read_text() if chapter.format == "latex" else ""
-        if not body:
-            tree = json.dumps(source_tree(chapter, path))
-            options = ("--top-level-division=chapter", "-V", "documentclass=book", "-V", f"fontfamily={chapter.font}",
-                       "-V", f"header-includes={SIGNS}")  # fmt: skip
-            main.write_text(pandoc(tree, "-f", "json", "-t", "latex", "-s", *options))
-        else:
-            preamble = LATEX.replace("FONT", chapter.font) + chapter.definitions
-            main.write_text(f"{preamble}\n\\begin{{document}}\n{body}\n\\end{{document}}\n")
-        command = ["pdflatex", "-interaction=nonstopmode", f"-jobname={pdf.stem}", main.resolve()]
-        for _ in range(2):
-            subprocess.run(command, cwd=path.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if absent := re.findall(r"Unicode character (.*)", pdf.with_suffix(".log").read_text(errors="replace")):
-            sys.exit(f"{chapter.name}: LaTeX left out {', '.join(sorted(set(absent)))}")
+    """Typeset a chapter; `tools` is the Python that has typst. Exits with a message if a sign or the PDF is missing."""
+    engine, pdf, source = chapter.engine or chapter.format, path.with_suffix(".pdf").resolve(), path
+    if chapter.engine:
+        path = source.with_suffix(f".{engine}")
+        tree = json.dumps(source_tree(chapter, source))
+        path.write_text(pandoc(tree, "-f", "json", "-t", engine, "-s", *OPTIONS, "-V", f"fontfamily={chapter.font}"))
+    elif engine == "latex":
+        path = source.with_suffix(".latex")
+        preamble = LATEX.replace("FONT", chapter.font) + chapter.definitions
+        path.write_text(f"{preamble}\n\\begin{{document}}\n{source.read_text()}\n\\end{{document}}\n")
+    # A smaller font for listings, so that lines are not broken.
+    path.with_name("theme.yml").write_text("extends: default\ncode:\n  font-size: 7\n")
+    root = source.parents[len(Path(chapter.files[0]).parts) - 1]
+    command: list[Any] = {
+        "asciidoc": ["asciidoctor-pdf", "-q", "--theme", "theme.yml", "-a", "doctype=book", "-o", pdf, path.resolve()],
+        "typst": [tools, "-c", TYPESET, path.resolve(), pdf, root],
+        "latex": ["pdflatex", "-interaction=nonstopmode", f"-jobname={pdf.stem}", path.resolve()],
+    }[engine]
+    for _ in range(2 if engine == "latex" else 1):
+        subprocess.run(command, cwd=path.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = pdf.with_suffix(".log").read_text(errors="replace") if engine == "latex" else ""
+    if absent := re.findall(r"Unicode character (.*)", log):
+        sys.exit(f"{chapter.name}: LaTeX left out {', '.join(sorted(set(absent)))}")
     if not pdf.exists():
-        sys.exit(f"{chapter.name}: {engine} wrote no PDF; its messages are in {path.parent}")
+        sys.exit(f"{chapter.name}: no PDF from {' '.join(map(str, command))}")
     return pdf
 
 
 def html_of(node: ET.Element, depth: int) -> ET.Element:
     """HTML of a CNXML element."""
-    name = node.tag.rpartition("}")[2]
+    name, text = node.tag.rpartition("}")[2], node.text or ""
     if "MathML" in node.tag:
         for each in node.iter():
             each.tag = each.tag.rpartition("}")[2]
-        node.tail = None
         return node
     html = ET.Element(PARTS.get(name, "div"))
     if name == "title":
-        html.tag = f"h{max(depth, 1)}" if depth else "h1"
-    text = node.text or ""
-    if name == "code":
+        html.tag = f"h{max(depth, 1)}"
+    elif name == "code":
         html.tag, text = ("pre", dedent(text.strip("\n"))) if "\n" in text else ("code", text)
-    if name == "list" and node.get("list-type") == "enumerated":
+    elif name == "list" and node.get("list-type") == "enumerated":
         html.tag = "ol"
-    if name in ("link", "cite"):
-        html.tag = "span"
     html.text = text
-    last = None
     for child in node:
         if child.tag.rpartition("}")[2] not in ABSENT:
-            last = html_of(child, depth + (name in ("document", "section")))
-            html.append(last)
-            last.tail = child.tail
-        elif last is None:
-            html.text += child.tail or ""
+            html.append(html_of(child, depth + (name in ("document", "section"))))
+        elif (child.tail or "").strip():
+            # The text after an element that is left out.
+            html.append(ET.Element("span"))
         else:
-            last.tail = (last.tail or "") + (child.tail or "")
+            continue
+        html[-1].tail = child.tail
     return html
 
 
@@ -279,7 +267,7 @@ def formula_keys(formulas: Sequence[str]) -> list[list[str]]:
     for paragraph in ET.fromstring(f"<html>{html}</html>"):
         math = next((each for each in paragraph.iter() if each.tag.endswith("}math")), None)
         written = "" if math is None else linear(math)
-        keys.append([key for line in written.split("\n") if (key := formula_key(line)) and UNREAD not in key])
+        keys.append([key for line in written.split("\n") if (key := formula_key(line))])
     return keys
 
 
@@ -288,11 +276,8 @@ def linear(node: ET.Element) -> str:
     kind = node.tag.rpartition("}")[2]
     if kind == "mtable":
         lines = ["".join(map(linear, row)) for row in node]
-        return (
-            "\n".join(lines)
-            if "left" in node.get("columnalign", "") or "left" in ET.tostring(node, "unicode")
-            else UNREAD
-        )
+        # Only aligned lines have a column set to the left.
+        return "\n".join(lines) if "left" in ET.tostring(node, "unicode") else UNREAD * LEAST_SIGNS
     parts = [linear(child) for child in node if not child.tag.endswith("annotation")]
     if kind in ("msub", "munder"):
         return f"{parts[0]}_{{{parts[1]}}}"
@@ -303,7 +288,7 @@ def linear(node: ET.Element) -> str:
     if kind in ("msubsup", "munderover"):
         return f"{parts[0]}_{{{parts[1]}}}^{{{parts[2]}}}"
     if kind == "mfrac":
-        return UNREAD if node.get("linethickness") == "0" else f"frac{{{parts[0]}}}{{{parts[1]}}}"
+        return UNREAD * LEAST_SIGNS if node.get("linethickness") == "0" else f"frac{{{parts[0]}}}{{{parts[1]}}}"
     if kind == "mroot":
         return f"sqrt[{parts[1]}]{{{parts[0]}}}"
     if kind == "msqrt":

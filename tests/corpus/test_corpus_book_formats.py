@@ -12,8 +12,8 @@ from book_tools import LIMITS, convert, written
 
 from corpus.read.books import library, pandoc
 from corpus.read.books.convert import CONVERTER, convert_book
+from corpus.read.doubt import MARK
 from corpus.read.formats.mediawiki import prepare
-from corpus.read.garble import MARK
 from infuser_core.system.child import Limits
 
 HTML = """<html><head><title>Falling</title></head><body><nav><a href="i.html">All chapters</a></nav>

@@ -21,7 +21,6 @@ from corpus.read.convert import convert_text
 from corpus.read.converters import pdfium
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.file_kinds import is_text, pdf_fault
-from corpus.read.garble import math_garbled, meaningless
 from corpus.read.page import ConversionJob
 from infuser_core.system.child import Limits
 
@@ -190,7 +189,7 @@ def test_headings_lie_on_the_page_that_prints_them(tmp_path, columns):
     page = pdfium.convert(tmp_path / "a.pdf", "book", ConversionJob())
     with pypdfium2.PdfDocument(tmp_path / "a.pdf") as document:
         printed = [" ".join(document[index].get_textpage().get_text_range().split()) for index in range(len(document))]
-    assert len(page.page_starts) == page.num_pages == len(printed) == len(page.math_garbled)
+    assert len(page.page_starts) == page.num_pages == len(printed)
     assert page.page_starts == sorted(page.page_starts) and page.page_starts[0] == 0
     for line in page.markdown.split("\n"):
         if line.startswith("#"):
@@ -209,19 +208,6 @@ def test_pages_without_text_have_the_place_of_the_next_one(tmp_path):
     made = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000, min_page_chars=10))
     assert made.page_starts[1] == made.page_starts[2] and made.num_empty == 1
     assert made.markdown[made.page_starts[2] :].startswith("Page number 2")
-
-
-def test_formulas_that_came_out_as_debris_score_high_and_prose_low():
-    assert math_garbled(PROSE) < 0.1
-    assert math_garbled("\ud835\udf15 [ ( 2 / ) ] \u03c1 e + | u 2 = \u2212 \u2207 q x j f v \u222b d t") > 0.6
-    assert math_garbled("") == 0.0 and math_garbled("\u6c34 \u706b \u6728 \u91d1") == 0.0
-    assert math_garbled("1 12 2. 3 a of in . . . . . | |") == 0.0
-
-
-def test_characters_without_meaning_are_counted():
-    assert meaningless("abc") == 0.0
-    assert meaningless("ab\ue000\ufffd") == 0.5
-    assert meaningless(" \n") == 0.0
 
 
 def plain_codes(textpage) -> list[int]:

@@ -11,7 +11,6 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read.convert import SourceFile, convert
 from corpus.read.embedded import CONVERTER
-from corpus.read.garble import MARK
 from corpus.read.page import ConversionJob
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import ConfigError, DocumentError
@@ -43,7 +42,7 @@ def formulas(path: Path) -> Path:
     canvas = Canvas(str(path))
     for page in range(4):
         for row in range(30):
-            canvas.drawString(72, 700 - 14 * row, f"x = ( a + b ) / {page} - q ^ r [ s ] = < k > + u v w")
+            canvas.drawString(72, 700 - 14 * row, f"x = = ( a + b ) / {page} - q ^ r [ s ] = < k > + u v w")
         canvas.showPage()
     canvas.save()
     return path
@@ -90,7 +89,9 @@ def test_a_scan_that_marker_fails_on_has_both_reasons(tmp_path, job, code):
 
 def test_garbled_formulas_go_to_marker_and_stay_where_there_is_none(tmp_path, job):
     seen = converted(formulas(tmp_path / "a.pdf"), job(WRITES))
-    assert seen.chosen == "marker: 4 of 4 pages have garbled formulas"
+    assert seen.chosen == "marker: garbled_formula: on pages with 100% of the text, such as {!r}".format(
+        "x = = ( a + b ) / 0 - q ^ r [ s ] = < k > + u v w x = = ( a "
+    )
     kept = converted(tmp_path / "a.pdf", job(None))
     assert kept.status == "converted" and "marker could not help" in kept.chosen
 
@@ -98,7 +99,7 @@ def test_garbled_formulas_go_to_marker_and_stay_where_there_is_none(tmp_path, jo
 def test_markdown_is_taken_as_it_is(tmp_path, job):
     (tmp_path / "a.md").write_text("# Kiln\n\ntext\n")
     page = converted(tmp_path / "a.md", job(None))
-    assert (page.markdown, page.converter) == ("# Kiln\n\ntext\n", "text-2")
+    assert (page.markdown, page.converter) == ("# Kiln\n\ntext\n", "text-3")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_docling_is_a_command_whose_markdown_is_cleaned(tmp_path, job, monkeypat
     script.chmod(0o755)
     monkeypatch.setenv("INFUSER_DOCLING", str(script))
     page = converted(scan(tmp_path / "a.pdf"), job(None, helper="docling"))
-    text = f"# Kiln\n\nIt burns.\n\n{MARK}\n\nx GLYPH<3> y {MARK}"
+    text = "# Kiln\n\nIt burns.\n\n<!-- formula-not-decoded -->\n\nx GLYPH<3> y"
     assert (page.markdown, page.converter, page.removed) == (text, "docling", ["a sketch"])
     monkeypatch.setenv("INFUSER_DOCLING", "no-such-docling")
     with pytest.raises(DocumentError, match="no command 'no-such-docling'"):
@@ -200,10 +201,9 @@ def test_a_service_that_nobody_runs_is_an_error(tmp_path, job):
         converted(scan(tmp_path / "a.pdf"), job(None, type="http", url="http://127.0.0.1:9/"))
 
 
-def test_listings_are_in_no_language_and_refuse_no_book(tmp_path, job):
-    names = "vkCmdBindPipeline(commandBuffer, pNext, sType);\n" * 40
-    book, prose = tmp_path / "book.md", tmp_path / "prose.md"
-    book.write_text(f"`vkCmdDraw` draws.\n\n```c\n{names}```\n\n" * 8)
-    prose.write_text(f"{names}\n" * 8)
-    assert converted(book, job(None)).reason == ""
-    assert converted(prose, job(None)).reason.startswith("debris: ")
+def test_tags_and_pictures_of_markdown_are_removed_outside_code(tmp_path, job):
+    text = "# Kiln\n\n<div class='a'>\n<img src='k.png' width=9>\nIt <b>burns</b> x<sup>2</sup> `<b>`.\n</div>\n\n```\n<p>\n```\n"
+    (tmp_path / "a.md").write_text(text)
+    page = converted(tmp_path / "a.md", job(None))
+    assert page.markdown.split() == ["#", "Kiln", "It", "burns", "$x^{2}$", "`<b>`.", "```", "<p>", "```"]
+    assert (page.removed, page.removed_for) == (["k.png"], ["image"])

@@ -7,17 +7,13 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 from tex_fonts import write_page
 
-from corpus.chunk.chunk import Discard, chunk_page
-from corpus.chunk.split import count_tokens
+from corpus.read.doubt import MARK
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.formulas.signs import GARBLED
 from corpus.read.formulas.stacks import mark_garbled_blocks, mark_stacks
-from corpus.read.garble import MARK, debris
 from corpus.read.lines import lines_of
-from corpus.read.page import page_of
 from corpus.read.paragraphs import BlockKind, TextBlock
 from corpus.read.printed import Piece
-from infuser_core.config.corpus import ChunkSettings
 
 PROSE = (
     "The harbor carries timber over the ridge, and whoever has seen it once will know the path beside the wall. "
@@ -30,7 +26,7 @@ def piece(text: str, *, x0: float = 72, y: float = 700) -> Piece:
 
 
 def read(path) -> str:
-    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=1, max_meaningless=1.0)).markdown
+    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=1)).markdown
 
 
 def signs(path, *texts: tuple[str, bytes], gap: int = 0) -> str:
@@ -140,50 +136,6 @@ def test_brackets_that_do_not_fit_are_marked_and_a_half_open_interval_is_not(tmp
     assert MARK in printed("f(x = y + 2") and MARK not in printed("x = [0, 1) + y")
 
 
-def test_a_chunk_with_a_garbled_formula_is_no_candidate():
-    text = f"# Kiln\n\n{PROSE}\n\nx = ( a b c d ) {MARK}\n"
-    page = page_of("a", text, num_pages=1, converter="test")
-    (row,) = chunk_page(page, count_tokens, ChunkSettings(min_tokens=10, max_tokens=200), "d")
-    assert row.discard is Discard.GARBLED and row.document.text == text.rstrip()
-
-
-def shifted(text: str) -> str:
-    """Letters as a wrong font map gives them."""
-    return "".join(chr((ord(sign) - 62) % 94 + 33) if 33 <= ord(sign) < 127 else sign for sign in text)
-
-
-@pytest.mark.parametrize(
-    "changed", [shifted, lambda text: text.translate(dict.fromkeys(map(ord, "aeiouyAEIOUY"), "\u00df"))]
-)
-def test_a_book_in_no_language_is_refused_with_examples(changed):
-    assert debris([PROSE * 2] * 4) == "" and debris([PROSE * 2] * 4 + [changed(PROSE * 2)] * 2) == ""
-    reason = debris([changed(PROSE * 2)] * 4 + [PROSE * 2] * 2)
-    assert reason.startswith("debris: 4 of 6 pages are in no language, such as '")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Sch\u00f6ne Gr\u00fc\u00dfe aus der Werkstatt, wo das Holz getrocknet und gehobelt wird, bevor der Ofen brennt. ",
-        "\u0412\u0441\u0435 \u0441\u0447\u0430\u0441\u0442\u043b\u0438\u0432\u044b\u0435 \u0441\u0435\u043c\u044c\u0438 ",
-        "\u6211\u4eec\u5728\u8fd9\u4e2a\u5730\u65b9\u770b\u5230\u4e86\u5f88\u591a\u7684\u4eba\u548c\u4e8b\u3002",
-        "int strcpy(char *dst, const char *src); /* copies the string with its end, and returns the first */ ",
-    ],
-)
-def test_other_languages_and_code_are_no_debris(text):
-    assert debris([text * 20]) == ""
-
-
-def test_letters_of_another_script_read_as_latin_ones_are_debris():
-    words = "\u0420\u0435\u043a\u0430 \u043d\u0435\u0441\u0451\u0442 \u043f\u0435\u0441\u043e\u043a " * 20
-    assert debris([words]) == "" and debris([words.encode("cp1251").decode("latin-1")]).startswith("debris")
-
-
-def test_arabic_letters_mixed_with_latin_ones_are_debris():
-    sound = "\u0627\u0644\u0643\u062a\u0627\u0628 \u0641\u064a \u0627\u0644\u0628\u064a\u062a " * 20
-    assert debris([sound]) == "" and debris([sound.replace("\u0627", "A")]).startswith("debris")
-
-
 def test_a_book_written_from_right_to_left_is_refused_with_its_share_of_such_letters(tmp_path):
     shown = [("Hebrew", 72, 700, b"abcd"), ("CMR10", 122, 700, b"ab"), ("Hebrew", 172, 700, b"efgh")]
     reading = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, min_page_chars=1))
@@ -194,9 +146,7 @@ def test_a_book_written_from_right_to_left_is_refused_with_its_share_of_such_let
 def test_a_line_with_a_few_words_from_right_to_left_is_marked(tmp_path):
     words = [("CMR10", 72, 700 - 12 * number, b"abcd" * 6) for number in range(9)]
     shown = [*words, ("CMR10", 72, 580, b"abcd"), ("Hebrew", 132, 580, b"abcd"), ("CMR10", 182, 580, b"abcd")]
-    text = convert(
-        str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, max_meaningless=1.0)
-    ).markdown
+    text = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000)).markdown
     assert text.endswith(f"{MARK}\n") and text.count(MARK) == 1
 
 
@@ -267,9 +217,7 @@ def test_a_font_of_unknown_codes_within_a_word_of_another_is_marked(tmp_path):
 
 def test_signs_of_the_phonetic_alphabet_are_no_letters(tmp_path):
     shown = [("Text", 72, 700, b"abcd"), ("TeX-tipa10", 100, 700, b"Aw"), ("TeX-tipa10", 100, 650, b"5")]
-    text = convert(
-        str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, min_page_chars=1, max_meaningless=1.0)
-    ).markdown
+    text = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, min_page_chars=1)).markdown
     assert "abcd" in text and "Aw" not in text and "5" not in text and text.count(MARK) == 2
 
 

@@ -246,7 +246,7 @@ WIDE = 6.0
 
 
 def read_code(path: Path) -> str:
-    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=1, max_meaningless=1.0)).markdown
+    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=1)).markdown
 
 
 def typed(path: Path, texts: list[str]) -> str:

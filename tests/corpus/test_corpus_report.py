@@ -114,7 +114,31 @@ def test_an_empty_pool_has_a_report():
     assert facts["mean_tokens"] == 0.0 and "none was made" in text
 
 
-HOSTILE = '<script>alert("x")</script> & \x1b[31m'
+@pytest.mark.parametrize(
+    ("converter", "share", "reason", "reader"),
+    [
+        ("embedded-1", 0.5, "garbled_formula", "marker or docling"),
+        ("embedded-1", 0.5, "no_language", "OCR (`pip install 'infuser[scans]'`), or marker"),
+        ("pandoc-1", 0.5, "no_language", "another edition or format of the book"),
+        ("embedded-1", 0.3, "garbled_formula", ""),
+    ],
+)
+def test_a_book_that_loses_much_to_doubt_says_what_may_read_it(tmp_path, converter, share, reason, reader):
+    spans = [replace(SPAN, reason=reason, doubt=0.1)] * 3
+    sources = [replace(SOURCE, converter=converter, doubt=share, doubtful_for=reason)]
+    facts = report.collect_facts(DOCUMENTS, spans, sources, replace(TOLD, audit=None))
+    (row,) = facts["doubt"]
+    assert (row["share"], row["chunks"], row[reason]) == (share, 3, 3)
+    assert row["reader"].startswith(reader) and bool(row["reader"]) == bool(reader)
+    text = report.render_report(facts, sources, [])
+    assert f"| A \\| B | 3 | {share:.1%} |" in text
+    lines = report.summary_text(facts, sources, tmp_path, changed=True).splitlines()
+    assert [line for line in lines if line.startswith("doubt: ")] == [
+        f"doubt: {share:.0%} of A | B is lost; to read it: {row['reader']}"
+    ] * bool(reader)
+
+
+HOSTILE = '`<script>alert("x")</script> & >`'
 PAGES = 6
 
 

@@ -7,8 +7,8 @@ import pytest
 from corpus_hostile import raw_pdf
 from reportlab.pdfgen.canvas import Canvas
 
+from corpus.read.doubt import MARK
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.garble import MARK, debris
 from corpus.read.pdf import read_pdf
 
 PROSE = "The river carries sand and gravel from the hills to the plain and drops the coarse grains first."
@@ -153,14 +153,6 @@ def test_a_raised_number_is_the_mark_of_a_note_of_its_page_alone(tmp_path, note,
     texts = [(72.0, 700.0, 10.0, "the length"), (72 + width, 704.0, 7.0, "3"), (75 + width + 3, 700.0, 10.0, "of it")]
     blocks = drawn(tmp_path / "a.pdf", [*texts, (330.0, 700.0, 7.0, note)] if note else texts)
     assert blocks[0].startswith(text)
-
-
-@pytest.mark.parametrize(
-    "glyphs", ["GLYPH<28>GLYPH<27> ", "/gid00020/gid00016 ", "(cid:12)(cid:7) ", "GLYPH&lt;c=3,font=/F1&gt; "]
-)
-def test_names_of_glyphs_that_another_converter_wrote_are_debris(glyphs):
-    assert debris([glyphs * 40]).startswith("debris: 1 of 1 pages")
-    assert debris([PROSE * 3 + glyphs]) == ""
 
 
 def test_numbers_in_the_margin_are_line_numbers_and_those_of_a_table_are_its_first_column(tmp_path):

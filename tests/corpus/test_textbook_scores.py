@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textbook_scores import (
+    LEAST_SIGNS,
     Truth,
     closest_distance,
     compare_paragraphs,
@@ -17,7 +18,7 @@ from textbook_scores import (
     table_rows,
     title_key,
 )
-from textbook_sources import TreeReader, formula_keys, html_of, pandoc
+from textbook_sources import UNREAD, TreeReader, formula_keys, html_of, pandoc
 
 PROSE = ["The harbor carries timber over the ridge and to the valley in spring.",
          "A second paragraph about lagoons and their tides follows the first one."]  # fmt: skip
@@ -108,16 +109,17 @@ def test_formulas_of_a_source_have_the_notation_of_texts():
         r"\begin{pmatrix}1&2\end{pmatrix}",
     ]
     keys = formula_keys(written)
-    assert keys == [["frac{x_{1}^{2}}{sqrt{n}}"], [formula_key("x̂")], ["a=b", "c=d"], []]
+    assert keys == [["frac{x_{1}^{2}}{sqrt{n}}"], [formula_key("x̂")], ["a=b", "c=d"], [f"({UNREAD * LEAST_SIGNS})"]]
 
 
 def test_a_source_is_read_without_its_notes_and_pictures():
     cnxml = """<document xmlns="http://cnx.rice.edu/cnxml" xmlns:m="http://www.w3.org/1998/Math/MathML"><title>Top</title><content>
     <section><title>Part</title><para>One <emphasis>two</emphasis><footnote>note</footnote> three.</para>
+    <para>Of <m:math><m:mi>n</m:mi></m:math> after.</para>
     <figure><media/><caption>lost</caption></figure><code>\n  a = 1\n    b</code>
     <table><tgroup><tbody><row><entry>x</entry><entry/></row></tbody></tgroup></table></section></content></document>"""
     html = ElementTree.tostring(html_of(ElementTree.fromstring(cnxml), 0), encoding="unicode")
     reader = TreeReader()
     reader.read_blocks(json.loads(pandoc(html, "-f", "html", "-t", "json"))["blocks"])
     assert (reader.headings, reader.lines, reader.rows) == (["Top", "Part"], ["a = 1", "  b"], [["x"]])
-    assert [text.strip() for text in reader.paragraphs] == ["One two three."]
+    assert [text.strip() for text in reader.paragraphs if text] == ["One two three.", f"Of {UNREAD}0{UNREAD} after."]

@@ -1,12 +1,11 @@
 """PDF converter that runs docling with the command in `INFUSER_DOCLING`, which may include further options."""
 
-import re
 import shlex
 import tempfile
 from pathlib import Path
 
-from corpus.read.converters.marker import clean_markup, command_fault
-from corpus.read.garble import MARK
+from corpus.read.converters.marker import command_fault
+from corpus.read.formats.markdown import clean_markup
 from corpus.read.page import ConversionJob, page_of
 from corpus.read.printed import RemovedText
 from infuser_core import settings
@@ -15,10 +14,6 @@ from infuser_core.schemas import Page
 from infuser_core.system import child
 
 OPTIONS = ("--from", "pdf", "--to", "md", "--image-export-mode", "placeholder")
-
-NO_FORMULA = "<!-- formula-not-decoded -->"
-NO_LETTER = re.compile(r"(?m)^.*(?:GLYPH(?:<|&lt;)|glyph\[\w+\]).*$")
-"""A line with a character that docling could not map to Unicode."""
 
 
 def trouble(job: ConversionJob) -> str:
@@ -37,8 +32,7 @@ def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
         files = sorted(Path(folder).rglob("*.md"))
         pictures: list[str] = []
         text = files[0].read_text(encoding="utf-8", errors="replace") if files else ""
-        # Lost formulas and characters are replaced or followed by MARK, which excludes their chunk.
-        text = clean_markup(NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK)), pictures)
+        text = clean_markup(text, pictures)
     failure = process.fault or (
         f"exit status {process.status}: {process.tail.strip()[-300:]}" if process.status else ""
     )

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
-from corpus.read.formats.markdown import substitute_outside
+from corpus.read.formats.markdown import clean_markup
 from corpus.read.marker_servers import Servers
 from corpus.read.page import ConversionJob, SharedResources, page_of, reason_of
 from corpus.read.printed import RemovedText
@@ -53,14 +53,6 @@ LACKING = {
 """Faults that only the user can fix: the message's pattern, what is missing, and the remedy."""
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300
-FENCED = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$")
-ANCHOR = re.compile(r"<span id=[\"'][^\"'>]*[\"']>\s*</span>|<a (?:id|name)=[\"'][^\"'>]*[\"']>\s*</a>")
-PICTURE = re.compile(r"!\[([^\]\n]*)\]\(([^()\n]*)\)")
-JUMP = re.compile(r"(?<!!)\[((?:[^\[\]\n\\]|\\.)*)\]\(#[^()\s]*\)")
-RAISED = re.compile(r"(\d+|\w?)<(sup|sub)>([\w+\u2212-]+)</\2>")
-BREAK = re.compile(r"<br ?/?>")
-STYLE = re.compile(r"</?(?:b|i|u|strong|em|span|mark)(?: [^<>]*)?>")
-BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
 KEPT_VERSION = 2
 ATTEMPTS = 2
@@ -237,21 +229,6 @@ def _read_range(folder: Path, first: int) -> _Range | str:
             texts.append(part)
             position += len(part) + 2
     return _Range(text="\n\n".join(texts), starts=starts, pictures=pictures)
-
-
-def clean_markup(text: str, pictures: list[str]) -> str:
-    """Remove anchors, links within the file, pictures and styles from a converter's Markdown, except in code.
-
-    Superscripts and subscripts become LaTeX. The captions of pictures, or their names, are added to `pictures`.
-    """
-
-    def clean(part: str) -> str:
-        pictures.extend(match[1] or match[2] for match in PICTURE.finditer(part))
-        part = JUMP.sub(r"\1", PICTURE.sub("", ANCHOR.sub("", part)))
-        part = RAISED.sub(lambda match: f"${match[1]}{'^' if match[2] == 'sup' else '_'}{{{match[3]}}}$", part)
-        return STYLE.sub("", BREAK.sub(" ", part))
-
-    return BLANK.sub("\n\n", substitute_outside(FENCED, clean, text))
 
 
 def _join_ranges(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> Page:

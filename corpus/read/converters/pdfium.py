@@ -32,7 +32,6 @@ def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
         converter=CONVERTER,
         reason=reading["reason"],
         page_starts=reading["page_starts"],
-        math_garbled=reading["math_garbled"],
         removed=[RemovedText(**row) for row in reading["removed"]],
         chosen=f"text layer on {reading['num_pages'] - reading['num_empty']} of {reading['num_pages']} pages",
     )

@@ -75,7 +75,6 @@ def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
         converter=name(),
         reason="" if reading["markdown"].strip() else "rapidocr: no page has text",
         page_starts=reading["page_starts"],
-        math_garbled=reading["math_garbled"],
         removed=[RemovedText(**row) for row in reading["removed"]],
         chosen="rapidocr was asked for",
     )

@@ -93,6 +93,18 @@ BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \
 """Text between the tags of a component that are on separate lines."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
 """A code block between fences."""
+ANCHOR = re.compile(r"<span id=[\"'][^\"'>]*[\"']>\s*</span>|<a (?:id|name)=[\"'][^\"'>]*[\"']>\s*</a>")
+PICTURE = re.compile(r"!\[([^\]\n]*)\]\(([^()\n]*)\)|<img\b[^<>]*?src=[\"']?([^<>\"']*)[^<>]*>")
+JUMP = re.compile(r"(?<!!)\[((?:[^\[\]\n\\]|\\.)*)\]\(#[^()\s]*\)")
+RAISED = re.compile(r"(\d+|\w?)<(sup|sub)>\*?([\w+\u2212-]+)\*?</\2>")
+BREAK = re.compile(r"<br ?/?>")
+STYLE = re.compile(
+    r"</?(?:a|b|center|details|div|em|figcaption|figure|font|h[1-6]|i|iframe|img|mark|p|small|span|strong|summary|u)"
+    r"(?:\s[^<>]*)?>",
+    re.IGNORECASE,
+)
+CODE = re.compile(rf"{FENCED.pattern}|`[^`\n]+`")
+BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 BETWEEN_RULES = re.compile(r"(?ms)(?:\A|(?<=^\n))---[ \t]*\n(?=\S)(?P<inner>.*?)^(?:---|\.\.\.)[ \t]*$")
 """Text that pandoc takes for metadata: between rules, after an empty line or at the beginning."""
 TITLE = re.compile(r"(?m)^#[ \t]|(?<=\S\n)=+[ \t]*$|<h1\b")
@@ -249,6 +261,21 @@ def substitute_outside(code: re.Pattern[str], change: Callable[[str], str], text
         result += [change(text[place : match.start()]), match[0]]
         place = match.end()
     return "".join([*result, change(text[place:])])
+
+
+def clean_markup(text: str, pictures: list[str]) -> str:
+    """Remove anchors, links within the file, pictures and styles from a text in Markdown, except in code.
+
+    Superscripts and subscripts become LaTeX. The captions of pictures, or their names, are added to `pictures`.
+    """
+
+    def clean(part: str) -> str:
+        pictures.extend(match[1] or match[2] or match[3] for match in PICTURE.finditer(part))
+        part = JUMP.sub(r"\1", PICTURE.sub("", ANCHOR.sub("", part)))
+        part = RAISED.sub(lambda match: f"${match[1]}{'^' if match[2] == 'sup' else '_'}{{{match[3]}}}$", part)
+        return STYLE.sub("", BREAK.sub(" ", part))
+
+    return BLANK.sub("\n\n", substitute_outside(CODE, clean, text))
 
 
 def _replace_cell(cell: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ import pypdfium2.raw as raw
 from corpus.read.fonts import Fonts, bind_by_address
 
 GARBLED = "\ue0ff"
-"""Mark after text that cannot be read as one formula; it becomes `garble.MARK` in the Markdown."""
+"""Mark after text that cannot be read as one formula; it becomes `doubt.MARK` in the Markdown."""
 ROOT = 0x221A
 HOLE = 0x200B
 """Code of a character that was removed, such as an accent that was composed with its letter."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.preset import Objective
+from infuser_core.config.optimizers import DEFAULT
 from infuser_core.cotrain.phases.training import ObjectiveSettings
 from infuser_core.errors import CheckpointError
 from infuser_core.protocols import Trainer
@@ -66,6 +67,8 @@ def load_root(checkpoint: Checkpoint) -> np.ndarray:
 
     folder = Path(checkpoint.path)
     state = read_state(folder)
+    if (name := state.optimizer.get("name", DEFAULT)) != DEFAULT:
+        raise CheckpointError(f"{folder} was trained with {name}", hint="study a run whose optimizer is adamw")
     correction = 1 - state.optimizer["beta2"] ** state.step if state.step else 1.0
     root_N: np.ndarray = np.sqrt(load_flat(folder / MOMENTS, "v.") / correction) + state.optimizer["eps"]
     return root_N

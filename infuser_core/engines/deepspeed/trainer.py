@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from importlib.util import find_spec
 from itertools import chain
 from operator import add
 from pathlib import Path
@@ -32,6 +31,7 @@ from infuser_core.engines.training.packing import Packer, longest_row
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
 from infuser_core.memory.hardware import HOST_SHARE
+from infuser_core.plugins import require_extra
 from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
@@ -60,10 +60,7 @@ class DeepSpeedTrainer:
         write_beside: bool = False,
         **options: Any,
     ) -> None:
-        if find_spec("deepspeed") is None:
-            raise EngineError(
-                "the trainer `deepspeed` needs the package deepspeed", hint="pip install 'infuser[deepspeed]'"
-            )
+        require_extra("the trainer `deepspeed`", "deepspeed")
         constants = options_of(optimizer)
         if not isinstance(constants, AdamWOptions) or "deepspeed" not in constants.trainers:
             raise EngineError(

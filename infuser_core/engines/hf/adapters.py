@@ -44,18 +44,22 @@ def create_adapters(
     (out / CONFIG).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     inject_adapter_in_model(LoraConfig.from_pretrained(str(out)), model)
     weights = {}
-    for name, parameter in _trainable(model).items():
+    for name, parameter in trained_parameters(model).items():
         generator = torch.Generator().manual_seed(seed_of(seed, "adapter", name))
         uniform = torch.empty(parameter.shape).uniform_(-1.0, 1.0, generator=generator)
         weights[name] = uniform.zero_() if ".lora_B." in name else uniform / math.sqrt(parameter.shape[1])
     return weights
 
 
+def linear_layers(model: PreTrainedModel) -> list[str]:
+    """List the paths of a model's linear layers, except its output layer."""
+    output = model.get_output_embeddings()
+    return [path for path, layer in model.named_modules() if type(layer) is nn.Linear and layer is not output]
+
+
 def target_layers(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]:
     """Sort the last parts of the names of the targeted linear layers. Raises ConfigError for one the model lacks."""
-    output = model.get_output_embeddings()
-    layers = [path for path, layer in model.named_modules() if type(layer) is nn.Linear and layer is not output]
-    linear = {path.rpartition(".")[2] for path in layers}
+    linear = {path.rpartition(".")[2] for path in linear_layers(model)}
     names = linear if targets == ALL_LINEAR else set(targets)
     unknown = sorted(names - linear)
     if unknown or not names:
@@ -71,10 +75,23 @@ def attach_adapters(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parame
 
     Raises CheckpointError if names or shapes of the folder's weights differ.
     """
-    inject_adapter_in_model(LoraConfig.from_pretrained(str(folder)), model)
-    adapters = _trainable(model)
-    for parameter in adapters.values():
-        parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
+    inject_adapter_in_model(adapter_config(folder), model)
+    # The model's dtype: a layer in 4 bits has none to follow.
+    wide = torch.promote_types(model.dtype, torch.float32)
+    for parameter in trained_parameters(model).values():
+        parameter.data = parameter.data.to(wide)
+    return fill_adapters(model, folder)
+
+
+def adapter_config(folder: Path) -> LoraConfig:
+    """Read peft's settings of a checkpoint's adapters."""
+    config: LoraConfig = LoraConfig.from_pretrained(str(folder))
+    return config
+
+
+def fill_adapters(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
+    """Copy a checkpoint's adapters into the attached ones of a model, and return these."""
+    adapters = trained_parameters(model)
     fill_tensors(rename_for_peft({name: parameter.data for name, parameter in adapters.items()}), folder / WEIGHTS)
     return adapters
 
@@ -94,5 +111,6 @@ def merge_adapters(model: PreTrainedModel, folder: Path) -> None:
     model.requires_grad_(True)
 
 
-def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return a model's parameters that are not frozen, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

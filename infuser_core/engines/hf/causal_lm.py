@@ -42,7 +42,8 @@ from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.engines.model_files import COMPANIONS, WEIGHTS, files_of, weight_files
 from infuser_core.errors import CheckpointError, EngineError
-from infuser_core.store.adapter_files import base_folder
+from infuser_core.plugins import require_extra
+from infuser_core.store.adapter_files import base_folder, is_packed
 from infuser_core.system.durable import fsync
 
 IMPLEMENTATION = "infuser_layout"
@@ -140,16 +141,29 @@ def choose_dtype(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
-def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """Load a folder's model in `dtype`, in evaluation mode, with layout attention, no dropout and merged adapters."""
+def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device, attached: bool = False) -> PreTrainedModel:
+    """Load a folder's model in `dtype`, in evaluation mode, with layout attention and no dropout.
+
+    Adapters are merged, or with `attached` next to the weights of their base model, in 4 bits if the folder says so.
+    """
     config = read_config(folder)
     refuse_logit_changes(config)
-    model = disable_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    model = disable_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION, merged=not attached))
     refuse_other_attention(model)
     multiply_experts(model)
     if dtype == torch.float64:
         compute_in_own_dtype(model)
+    if attached and is_packed(folder):
+        require_extra("a 4-bit base model", "bitsandbytes")
+        # Imported here: an optional package.
+        from infuser_core.engines.hf.four_bit import pack_layers
+
+        pack_layers(model, device)
     nn.Module.to(model, device)
+    if attached:
+        from infuser_core.engines.hf.adapters import attach_adapters
+
+        attach_adapters(model, folder)
     return model.eval()
 
 
@@ -171,9 +185,9 @@ def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
-    """Copy a folder's weights into a loaded model; False (nothing changed) for adapters or other tensors."""
-    if base_folder(folder):
-        return False
+    """Copy a folder's weights into a loaded model; False (nothing changed) for merged adapters or other tensors."""
+    if base := base_folder(folder):
+        return _refill_adapters(model, folder, base)
     parameters = dict(model.named_parameters())
     buffers = saved_buffers(model)
     try:
@@ -188,6 +202,21 @@ def refill(model: PreTrainedModel, folder: Path) -> bool:
         return False
     for name, weight in parameters.items():
         weight.copy_(stored[name])
+    return True
+
+
+def _refill_adapters(model: PreTrainedModel, folder: Path, base: Path) -> bool:
+    """Copy a folder's adapters into a model with attached ones of the same settings on the same base model."""
+    from infuser_core.engines.hf.adapters import adapter_config, fill_adapters
+
+    attached = getattr(model, "peft_config", {}).get("default")
+    if (
+        Path(model.name_or_path or "") != base
+        or attached is None
+        or attached.to_dict() != adapter_config(folder).to_dict()
+    ):
+        return False
+    fill_adapters(model, folder)
     return True
 
 
@@ -234,13 +263,20 @@ def build_meta_model(config: PretrainedConfig) -> PreTrainedModel:
     return model
 
 
-def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """Load the model of a folder on the CPU with the given attention, and merge its adapters.
+def read_model(
+    folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str, merged: bool = True
+) -> PreTrainedModel:
+    """Load the model of a folder on the CPU with the given attention, and merge its adapters unless `merged` is false.
 
-    Raises CheckpointError for missing, damaged or mismatched weights.
+    Adapters that were trained on a 4-bit base are merged into the values of its 4-bit numbers. Raises CheckpointError
+    for missing, damaged or mismatched weights.
     """
     transformers_logging.disable_progress_bar()
     base = base_folder(folder)
+    packed = is_packed(folder)
+    if base is not None and packed:
+        # The checkpoint's own config.json says 4 bits, and the files of the base are plain.
+        config = read_config(base)
     files = weight_files(base or folder)
     if unpack_weights(config):
         files = []
@@ -279,10 +315,15 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
             hint="config.json contradicts the weights (layers, biases), or belongs to another model: correct it",
         )
     refuse_packed_weights(model, base or folder, files)
-    if base is not None:
+    if base is not None and merged:
         # Imported here: peft takes seconds.
         from infuser_core.engines.hf.adapters import merge_adapters
 
+        if packed:
+            require_extra("a 4-bit base model", "bitsandbytes")
+            from infuser_core.engines.hf.four_bit import round_layers
+
+            round_layers(model)
         merge_adapters(model, folder)
     return model
 

@@ -47,6 +47,7 @@ from infuser_core.protocols import (
     no_progress,
 )
 from infuser_core.schemas import Checkpoint
+from infuser_core.store.adapter_files import is_packed
 from infuser_core.store.series import Series
 
 SHRINK_AT = 0.75
@@ -127,7 +128,7 @@ class HFSampler:
         if self._model is None or files != self._companions or not refill(self._model, folder):
             self.sleep()
             self._renderer = Renderer(folder)
-            model = load_model(folder, dtype=self._dtype, device=self._device)
+            model = load_model(folder, dtype=self._dtype, device=self._device, attached=is_packed(folder))
             # Checkpoints of a run come from a base model (the anchor) that passed the self-test.
             if not (folder / STATE).is_file():
                 require_same_once(model, checkpoint.checkpoint_id, self._seals)

@@ -36,7 +36,7 @@ from infuser_core.engines.training.checkpoint import (
 from infuser_core.engines.training.optimizer import OptimizerSetting, first_moments
 from infuser_core.engines.training.self_test import require_same
 from infuser_core.memory.hardware import free_host_memory
-from infuser_core.store.adapter_files import BASE_KEY, CONFIG, base_pointer
+from infuser_core.store.adapter_files import BASE_KEY, CONFIG, base_pointer, record_packing
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 
 
@@ -88,6 +88,8 @@ def prepare_adapter(
     weights = create_adapters(build_meta_model(read_config(base)), adapter, out, base=base_pointer(base), seed=seed)
     _write_first_checkpoint(out, weights, optimizer, adapter=True)
     copy_companions(base, out)
+    if adapter.base == "nf4":
+        record_packing(out)
 
 
 def unpack_gguf(path: Path, out: Path) -> tuple[dict[str, str], list[str]]:

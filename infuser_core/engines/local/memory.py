@@ -42,13 +42,13 @@ def free_memory(device: torch.device) -> int:
     return free_host_memory()
 
 
-def require_memory(weights: int, width: int, *, free: int, purpose: str, adapters: int = 0) -> None:
+def require_memory(weights: int, width: float, *, free: int, purpose: str, adapters: int = 0) -> None:
     """Raise EngineError if `width` bytes per weight and the training state of the adapters exceed `free` bytes."""
     needed = width * weights + STATE * adapters
     if needed > free:
         raise EngineError(
             f"the model has {weights:,} weights: {purpose} takes {needed / 1e9:,.1f} GB of memory, "
-            f"{width} bytes each, and {free / 1e9:,.1f} GB are free",
+            f"{width:.3g} bytes each, and {free / 1e9:,.1f} GB are free",
             hint="choose a smaller model or a larger machine; `infuser plan` says what training takes",
         )
 

@@ -41,10 +41,11 @@ from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import enable_recomputation
 from infuser_core.engines.training.tensor_files import Shapes, read_entries, write_run
 from infuser_core.memory.hardware import HOST_SHARE
+from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import Checkpointing
 from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
-from infuser_core.store.adapter_files import CONFIG, base_folder, read_scale, rename_for_peft
+from infuser_core.store.adapter_files import CONFIG, base_folder, is_packed, read_scale, rename_for_peft
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 from infuser_core.system.durable import fsync
 
@@ -161,21 +162,24 @@ class LocalTrainer(FlatTrainer):
 
         These are all parameters, in the master dtype, or the adapters of a base model in the compute dtype.
         """
-        base = base_folder(folder)
-        if base is None:
+        if base_folder(folder) is None:
             model = load_model(folder, dtype=self._master_dtype, device=self._device)
-            return model, dict(model.named_parameters())
-        from infuser_core.engines.hf.adapters import attach_adapters
-
-        model = load_model(base, dtype=self._compute_dtype, device=self._device)
-        return model, attach_adapters(model, folder)
+        else:
+            model = load_model(folder, dtype=self._compute_dtype, device=self._device, attached=True)
+        return model, {name: each for name, each in model.named_parameters() if each.requires_grad}
 
     def _require_memory(self, folder: Path) -> None:
         """Raise EngineError, before a weight is read, if a model's training state does not fit into memory."""
         base = base_folder(folder)
         weights = count_weights(base or folder)
         if weights is not None:
-            width = 4 * self._master_dtype.itemsize if base is None else self._compute_dtype.itemsize
+            width = float(self._compute_dtype.itemsize)
+            if base is None:
+                # Weight, gradient and two moments.
+                width = (2 + self._options.moment_bytes / 2) * self._master_dtype.itemsize
+            elif is_packed(folder):
+                shape = replace(read_shape(base), four_bit=True)
+                width = shape.weight_bytes(width) / shape.parameters
             adapters = count_weights(folder, ADAPTER) or 0 if base else 0
             free = self._free(self._device)
             require_memory(weights, width, free=free, purpose="training it", adapters=adapters)

@@ -20,6 +20,7 @@ from torch import Tensor
 from infuser_core.algorithm.influence import Elementwise, batched_norms, row_sums
 from infuser_core.engines.hf.output_head import product
 from infuser_core.engines.probe.choice import refusal
+from infuser_core.engines.training.optimizer import Rows
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
 from infuser_core.memory.sizes import CPU_PIECE
 from infuser_core.memory.sizes import PIECE as DEVICE_PIECE
@@ -152,7 +153,7 @@ class Preconditioner:
 
     reference: Mapping[str, Tensor]
     """Reference direction of every parameter."""
-    second: Mapping[str, Tensor]
+    second: Mapping[str, Rows]
     """Second moment v of every parameter."""
     form: Elementwise
     """Formula of the direction Gamma, from a gradient and v."""

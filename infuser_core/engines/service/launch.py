@@ -13,7 +13,7 @@ from typing import Any
 
 from infuser_core.config.engine import EngineSettings
 from infuser_core.errors import EngineError
-from infuser_core.store.adapter_files import read_adapter
+from infuser_core.store.adapter_files import is_packed, read_adapter
 
 VLLM = "infuser_core.engines.vllm.worker"
 HF = "infuser_core.engines.hf.worker"
@@ -91,12 +91,13 @@ def adapter_settings(options: ServiceOptions, folder: Path) -> dict[str, Any]:
     """Return vLLM's arguments for engines that hold a checkpoint's base model and take adapters by request (LoRA).
 
     Empty for a full model, and for engines that get adapters merged into the base model: those of another program,
-    those that restart for new weights, fp32 on an accelerator (vLLM's kernels take 16 bits alone), and ranks above the
-    largest of LORA_RANKS.
+    those that restart for new weights, fp32 on an accelerator (vLLM's kernels take 16 bits alone), ranks above the
+    largest of LORA_RANKS, and adapters on a base model in 4 bits, whose values a merged copy has.
     """
     adapter = read_adapter(folder)
     exact = options.device == "cuda" and options.dtype == "float32"
-    if adapter is None or options.worker == HF or not options.in_place or exact or adapter["r"] > LORA_RANKS[-1]:
+    merges = options.worker == HF or not options.in_place or exact or is_packed(folder)
+    if adapter is None or merges or adapter["r"] > LORA_RANKS[-1]:
         return {}
     return {
         "enable_lora": True,

@@ -7,7 +7,7 @@ likewise the step on a question's gradient alone, divided by the learning rate, 
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,11 +15,19 @@ from torch import Tensor
 from infuser_core.algorithm.influence import Elementwise
 from infuser_core.config.optimizers import OPTIMIZERS, Options
 from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
+from infuser_core.plugins import require_extra
 
 Constants = TypeVar("Constants", bound=Options)
 Value = TypeVar("Value")
 OptimizerSetting = Options | Mapping[str, Any] | None
 """Options as engines accept them: see `options_of`."""
+
+
+class Rows(Protocol):
+    """A moment of one parameter, as its tensor or in a smaller form: `moment[rows]` is a tensor of these rows."""
+
+    def __getitem__(self, rows: Any, /) -> Tensor:
+        """Return the rows of a slice or of row numbers, in the dtype of the parameter."""
 
 
 class Optimizer(Generic[Constants]):
@@ -50,6 +58,11 @@ class Optimizer(Generic[Constants]):
     def _move(self, learning_rate: float, *, clip: float) -> None:
         raise NotImplementedError
 
+    @classmethod
+    def first_moment(cls, name: str, weight: Tensor) -> dict[str, Tensor]:
+        """Create a zero moment of a parameter, under its names in `state`."""
+        return {name: torch.zeros_like(weight)}
+
     def state(self) -> dict[str, Tensor]:
         """Return the moments, not copied, as `m.<parameter>` and `v.<parameter>`."""
         raise NotImplementedError
@@ -62,15 +75,21 @@ class Optimizer(Generic[Constants]):
         """Compute [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all processes."""
         raise NotImplementedError
 
-    def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]] | None:
+    def elementwise(self) -> tuple[Elementwise, Mapping[str, Rows]] | None:
         """Return the formula of Gamma, and v of every parameter; None unless Gamma is elementwise in g."""
         return None
 
 
 def build_optimizer(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
-    """Create the optimizer that `options` names, with zero moments."""
+    """Create the optimizer that `options` names, with zero moments. Raises EngineError if its package is missing."""
+    if options.extra:
+        require_extra(f"the optimizer {options.name}", options.extra)
+    return _kind(options)(parameters, options)
+
+
+def _kind(options: Options) -> type[Optimizer[Any]]:
     kind: type[Optimizer[Any]] = OPTIMIZERS.find(options.name, "OPTIMIZER")[1]
-    return kind(parameters, options)
+    return kind
 
 
 def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
@@ -80,10 +99,11 @@ def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> di
 
 def first_moments(options: Options, weights: Mapping[str, Tensor], outer: Collection[str]) -> dict[str, Tensor]:
     """Create the zero moments of a first checkpoint; `outer` names the embedding and the output layer."""
-    hidden = hidden_matrices(weights, outer)
+    hidden, kind = hidden_matrices(weights, outer), _kind(options)
     return {
-        f"{letter}.{name}": torch.zeros_like(weight)
+        key: moment
         for letter in "mv"
         for name, weight in weights.items()
         if letter in options.moments(hidden=name in hidden)
+        for key, moment in kind.first_moment(f"{letter}.{name}", weight).items()
     }

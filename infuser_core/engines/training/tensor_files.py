@@ -33,7 +33,7 @@ LARGE = 64 << 20
 """Bytes from which a file bypasses the page cache, and files are written in parallel."""
 FILES = min(16, os.cpu_count() or 1)
 """Large files written at the same time: hashing one keeps a core busy."""
-KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
 _BYPASS_CACHE = getattr(os, "O_DIRECT", 0)
 
 Shapes = Mapping[str, torch.Size]
