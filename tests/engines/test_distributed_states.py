@@ -155,6 +155,8 @@ def test_asleep_a_rank_holds_nothing_and_loads_leave_nothing_behind(anchor: Chec
         (3, {"gradient_checkpointing": True}),
         (3, {"probe": "reference"}),
         (3, {"dtype": "bfloat16"}),
+        (2, {"dtype": "bfloat16", "elementwise": "fused"}),
+        (3, {"dtype": "bfloat16", "elementwise": "fused", "gradient_checkpointing": True}),
     ],
 )
 def test_offloading_changes_no_result_and_other_options_mean_what_they_do_locally(
