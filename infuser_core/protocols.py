@@ -221,7 +221,8 @@ class Trainer(Protocol):
     ) -> ProbeResult:
         """Compare each group's AdamW-preconditioned gradient with the gradient in the file `reference`.
 
-        Also returns the log-probabilities. Does not change weights, optimizer state or accumulated gradients.
+        Also returns the log-probabilities. Changes neither weights nor optimizer state, and drops the accumulated
+        gradient, whose memory it uses.
         """
 
     def keep_gradient(self, path: Path) -> float:

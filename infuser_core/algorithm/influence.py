@@ -37,18 +37,14 @@ class Elementwise:
         return cls(decayed=beta2 / correction, fresh=(1.0 - beta2) / correction, eps=eps)
 
 
-PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
-"""Coefficients with which Gamma equals the gradient if v is 1."""
-
-
 def direction(gradient: Tensor, second_moment: Tensor, form: Elementwise) -> Tensor:
     """AdamW's direction Gamma for a gradient and v, without first moment and weight decay; inputs are not changed."""
-    scale = (gradient * gradient).mul_(form.fresh).add_(second_moment, alpha=form.decayed)
+    scale = torch.mul(second_moment, form.decayed).addcmul_(gradient, gradient, value=form.fresh)
     return torch.div(gradient, scale.sqrt_().add_(form.eps), out=scale)
 
 
 def partial_sums(gradient: Tensor, reference: Tensor, gamma: Tensor) -> Tensor:
-    """Sums [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] over one piece: fp64 of shape [4], accumulated in fp64."""
+    """Sums [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] over one piece: fp64 of shape [4], see `inner`."""
     pairs = ((reference, gamma), (reference, gradient), (gamma, gamma), (gradient, gradient))
     return torch.stack([inner(*pair) for pair in pairs])
 
@@ -67,7 +63,7 @@ def influence_score(
     `parameters` are those the solver trains, `gradients` those of the question's loss and `references` those of the
     dev set's (g_dev), in the same order and shapes, as `torch.autograd.grad(loss, parameters)` returns them; both of
     the loss or both of the objective. The optimizer's second moments, steps, beta2 and eps are read and not changed;
-    before its first step v is 0. Sums are fp64. A zero gradient scores 0.
+    before its first step v is 0. Sums: see `inner`. A zero gradient scores 0.
 
     Raises ConfigError if a parameter is not the optimizer's, or the optimizer is not Adam's or has `amsgrad`.
     """
@@ -109,38 +105,17 @@ def _adamw_of(state: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[El
     return form, state.get("exp_avg_sq")
 
 
-def batched_norms(
-    gradients_KN: Tensor,
-    reference_N: Tensor,
-    decayed_N: Tensor,
-    *,
-    fresh: float,
-    eps: float,
-    scratch_KN: Tensor,
-    out_4K: Tensor,
-) -> None:
-    """Write [<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece into `out_4K`, in few passes.
-
-    `decayed_N` is v times its weight, and `fresh` the weight of g^2, see `Elementwise`. Sums run in the tensors'
-    dtype: keep pieces short and add the results up in fp64. `scratch_KN` is overwritten.
-    """
-    dot_K, raw_K, direction_K, gradient_K = out_4K.unbind()
-    torch.mv(gradients_KN, reference_N, out=raw_K)
-    torch.linalg.vector_norm(gradients_KN, dim=1, out=gradient_K)
-    scale_KN = torch.addcmul(decayed_N, gradients_KN, gradients_KN, value=fresh, out=scratch_KN).sqrt_().add_(eps)
-    gamma_KN = torch.div(gradients_KN, scale_KN, out=scratch_KN)
-    torch.mv(gamma_KN, reference_N, out=dot_K)
-    torch.linalg.vector_norm(gamma_KN, dim=1, out=direction_K)
-
-
-def row_sums(gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, form: Elementwise) -> Tensor:
-    """`partial_sums` of U separate pieces, one per row: fp64 of shape [U, 4], accumulated in fp64."""
-    gammas_UN = direction(gradients_UN, second_moments_UN, form)
-    pairs = ((references_UN, gammas_UN), (references_UN, gradients_UN), (gammas_UN, gammas_UN))
-    products = [(left * right).sum(1, dtype=torch.float64) for left, right in (*pairs, (gradients_UN, gradients_UN))]
-    return torch.stack(products, dim=1)
+RUN = 1 << 16
+"""Elements of a sum in the operands' dtype on a CPU: longer ones lose digits and leave the cache."""
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
-    """Inner product <left, right> as an fp64 scalar: products in the tensors' own dtype, their sum in fp64."""
-    return (left * right).sum(dtype=torch.float64)
+    """Inner product <left, right> as an fp64 scalar: sums of `RUN` elements in the tensors' dtype, their sum in fp64.
+
+    An accelerator adds all elements of the tensors in their dtype, pair by pair.
+    """
+    left, right = left.reshape(-1), right.reshape(-1)
+    size = RUN if left.device.type == "cpu" else max(1, len(left))
+    return torch.stack([torch.dot(*pair) for pair in zip(left.split(size), right.split(size), strict=True)]).sum(
+        dtype=torch.float64
+    )

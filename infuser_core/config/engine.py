@@ -57,10 +57,6 @@ class EngineSettings(Settings):
     tokens recompute all of them, and smaller ones only those between matrix products: this saves memory for a few long
     responses and takes hardly more time. `auto` is the largest number for which the free memory suffices (trainer
     `local`). It changes only rounding and is not part of a recipe."""
-    probe: Annotated[Literal["auto", "fast", "reference"], Mark.NEUTRAL] = "auto"
-    """Method of scoring questions: `fast` scores many at once, `reference` takes one backward pass per question and
-    supports layers of any kind; `auto` is `fast` if the model's layers allow it. It changes only rounding and is not
-    part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
     """Attention implementation of the trainer `local`; `auto` takes the fastest available one that agrees with sdpa."""
     elementwise: Annotated[Literal["auto", "fused", "plain"], Mark.NEUTRAL] = "auto"

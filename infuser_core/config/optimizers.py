@@ -25,8 +25,8 @@ class Options:
     trainers: ClassVar[tuple[str, ...]] = ("local",)
     """Values of `engine.trainer` that can run the optimizer."""
     elementwise: ClassVar[bool] = True
-    """Whether each element of a direction depends on its own gradient alone. Otherwise questions are scored one by one,
-    and `Optimizer.elementwise` is None."""
+    """Whether each element of a direction depends on its own gradient alone. Otherwise scoring needs memory for the
+    direction of a whole matrix."""
 
     moment_bytes: ClassVar[float] = 4.0
     """Bytes of one number of a moment."""

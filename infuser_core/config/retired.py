@@ -30,6 +30,9 @@ RETIRED = {
     "engine.node_copies": Retired(
         1, "copies of the weights in each node (hpZ) are gone: leave it out, all ranks share one", in_digest=True
     ),
+    "engine.probe": Retired(
+        "auto", "the choice of a probe is gone: leave it out, each question has its own backward pass", in_digest=False
+    ),
     "engine.rollout_quantisation": Retired(
         None, "quantised rollouts are an argument of vLLM now: set engine.vllm to {quantization: fp8}", in_digest=False
     ),

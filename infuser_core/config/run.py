@@ -302,8 +302,6 @@ class RunConfig(Settings):
         if trainer not in optimizer.trainers:
             able = " or ".join(optimizer.trainers)
             raise ValueError(f"cotrain.optimizer.name {name} needs engine.trainer {able}, and it is {trainer}")
-        if not optimizer.elementwise and self.engine.probe == "fast":
-            raise ValueError(f"engine.probe fast cannot score {name}'s directions: set it to auto or reference")
         return self
 
     def digest(self) -> str:

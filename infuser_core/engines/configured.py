@@ -100,7 +100,7 @@ def options_of(name: str, engine: EngineSettings) -> Options:
 
 
 _COMMON = ("dtype", "device", "threads")
-_PACKING = ("token_budget", "probe", "gradient_checkpointing", "elementwise")
+_PACKING = ("token_budget", "gradient_checkpointing", "elementwise")
 SETTINGS: Mapping[str, Sequence[str]] = {
     "hf": (*_COMMON, "deterministic"),
     "vllm": (*_COMMON, "tensor_parallel", "max_num_seqs", "max_num_batched_tokens", "vllm"),

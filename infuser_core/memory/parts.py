@@ -9,11 +9,11 @@ from infuser_core.memory.shape import Shape
 from infuser_core.memory.sizes import (
     AUTOMATIC,
     BUCKET,
-    CPU_PIECE,
+    CHUNK,
+    CPU_CHUNK,
     INPUTS,
     LAYERS,
     LOGIT_CELLS,
-    PIECE,
     PRODUCTS,
     Checkpointing,
     activation_bytes_per_token,
@@ -59,19 +59,12 @@ class EngineLayout:
     """Bytes of a weight as DeepSpeed holds it; ranks send fewer if it is only multiplied in a narrower dtype."""
     optimizer: str
     """Name of the optimizer."""
-    probe: str
-    """Probe of questions, by its setting."""
     samplers: int = 2
     """Sampling engines on each GPU: one per role, or one for both."""
     samples_four_bit: bool = False
     """Whether samplers keep a base model that is in 4 bits as it is: `vllm` has adapters merged into plain weights."""
     handed: int = 0
     """Roles whose newest weights are in the host's memory for running engines."""
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether questions are scored one by one, each with a whole gradient: the reference probe, Muon's only one."""
-        return self.probe == "reference" or not options_class(self.optimizer).elementwise
 
     @property
     def changes_roles(self) -> bool:
@@ -106,7 +99,6 @@ def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine.dtype],
         optimizer=config.cotrain.optimizer.name,
         samples_four_bit=engine.sampler == "hf" and config.cluster is None,
-        probe=engine.probe,
         handed=roles * (engine.hands_over(spread=config.cluster is not None) and config.cotrain.adapter is None),
     )
 
@@ -182,7 +174,7 @@ def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
         MemoryPart(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
         MemoryPart(name="activations", bytes=activation_bytes(shape, layout, tokens, on_host=gpu.is_host)),
         MemoryPart(name="logits", bytes=_logit_bytes(shape, tokens, gpu)),
-        MemoryPart(name="scoring", bytes=_scoring_bytes(shape, layout, state, on_host=gpu.is_host)),
+        MemoryPart(name="scoring", bytes=_scoring_bytes(shape, layout, on_host=gpu.is_host)),
         # A bucket to reduce, a bucket to gather, and buffers of the communication library.
         MemoryPart(
             name="communication buffers",
@@ -224,13 +216,14 @@ def activation_bytes(shape: Shape, layout: EngineLayout, tokens: float, *, on_ho
     return max(short * products, tokens * inputs if short < tokens else 0.0)
 
 
-def _scoring_bytes(shape: Shape, layout: EngineLayout, state: float, *, on_host: bool) -> float:
-    """Bytes of pieces of several questions' gradients, or of one whole gradient and the direction of one matrix."""
-    if not layout.one_by_one:
-        return 3 * 4.0 * min(CPU_PIECE if on_host else PIECE, shape.trained)
-    elementwise = options_class(layout.optimizer).elementwise
-    largest = shape.vocabulary * shape.hidden if elementwise else 4 * shape.hidden * shape.ffn
-    return 4 * state + 4.0 * min(largest, shape.trained)
+def _scoring_bytes(shape: Shape, layout: EngineLayout, *, on_host: bool) -> float:
+    """Bytes of the direction of a gradient's chunk or matrix; under ZeRO also of reference and moment, gathered."""
+    matrix, chunk = float(shape.hidden * shape.ffn), float(min(CPU_CHUNK if on_host else CHUNK, shape.trained))
+    if layout.zero_stage:
+        # Of a parameter over a chunk one owner's part.
+        gathered = max(chunk, max(matrix, shape.vocabulary * shape.hidden) / layout.trainer_ranks)
+        return 4 * (chunk + 2 * gathered)
+    return 4 * (chunk if options_class(layout.optimizer).elementwise else 4 * matrix)
 
 
 def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:

@@ -16,9 +16,9 @@ LOGIT_CELLS = 1 << 25
 """Logits that an output layer keeps for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
 LARGE_CARD, LARGE_CELLS = 40e9, 1 << 28
 """Bytes of an accelerator from which an output layer keeps more, and that number: 1 GiB in fp32."""
-PIECE, CPU_PIECE = 1 << 26, 1 << 17
-"""Elements of a piece of a question's gradient, on an accelerator and on a CPU, where smaller ones cost more in calls
-than they save in cache misses; scoring holds three."""
+CHUNK, CPU_CHUNK = 1 << 26, 1 << 17
+"""Elements of a parameter that steps and sums handle at a time: 256 MiB in fp32 on an accelerator, and half a MiB on a
+CPU, so that a few temporaries stay in the cache."""
 
 Checkpointing = bool | int | Literal["auto"]
 """`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward (true), or none (false).

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
+from infuser_core.algorithm.influence import RUN, Elementwise, direction, inner, partial_sums
 from infuser_core.algorithm.score import norm, score
 
 MODES = ("preconditioned_cosine", "cosine", "preconditioned_dot", "dot")
@@ -74,11 +74,18 @@ def test_a_zero_gradient_scores_zero(mode: str) -> None:
 
 def test_pieces_add_up() -> None:
     torch.manual_seed(0)
-    g, ref, v = torch.randn(10), torch.randn(10), torch.rand(10)
+    g, ref, v = torch.randn(10).double(), torch.randn(10).double(), torch.rand(10).double()
     gamma = direction(g, v, form(step=3, beta2=0.99, eps=1e-8))
     whole = partial_sums(g, ref, gamma)
     pieces = sum(partial_sums(g[cut], ref[cut], gamma[cut]) for cut in (slice(0, 4), slice(4, 10)))
     assert whole.tolist() == pytest.approx(pieces.tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [0, 1, RUN, 3 * RUN + 7])
+def test_a_long_sum_keeps_the_digits_of_fp32(length: int) -> None:
+    torch.manual_seed(0)
+    left, right = torch.rand(length), torch.rand(length)
+    assert float(inner(left, right)) == pytest.approx(float(left.double() @ right.double()), rel=1e-5)
 
 
 def test_direction_is_the_step_of_adamw_without_first_moment_and_decay() -> None:

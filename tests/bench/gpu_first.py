@@ -1,7 +1,7 @@
 """First half hour on a GPU: what the engines compute there, how fast, and where the time goes.
 
     python tests/bench/gpu_first.py floor                                # matmul and copy rates, versions, attention
-    python tests/bench/gpu_first.py exact                                # probes, attention, repetition against fp64
+    python tests/bench/gpu_first.py exact                                # scores, attention, repetition against fp64
     python tests/bench/gpu_first.py train --shape qwen3-1.7b --profile   # update, log-probabilities, scoring
     python tests/bench/gpu_first.py peer --shape qwen3-1.7b              # plain transformers on the same tokens
     python tests/bench/gpu_first.py sample --shape qwen3-1.7b            # tokens/s of the hf sampler by rows
@@ -172,51 +172,49 @@ def floor(device: torch.device, options: argparse.Namespace) -> None:
     other = torch.empty_like(block)
     took = seconds(device, lambda: other.copy_(block), repeats=10, warm=3)
     say(floor="copy", gb_s=2 * block.nbytes / took / UNITS)
-    # The two products of scoring: few rows, very long.
-    for rows in (1, 2, 16):
-        long = torch.randn(rows, (1 << 26) // rows if on_card else 1 << 14, device=device)
-        vector, out = torch.randn(long.shape[1], device=device), torch.empty(rows, device=device)
-        took = seconds(device, partial(torch.mv, long, vector, out=out), repeats=10, warm=3)
-        say(floor=f"mv {rows} x {long.shape[1]}", gb_s=(long.nbytes + vector.nbytes) / took / UNITS)
+    # The product of scoring.
+    one, two = torch.randn(2, 1 << 26 if on_card else 1 << 14, device=device)
+    took = seconds(device, lambda: torch.dot(one, two), repeats=10, warm=3)
+    say(floor=f"dot of {len(one)}", gb_s=2 * one.nbytes / took / UNITS)
 
 
 def exact(device: torch.device, options: argparse.Namespace) -> None:
-    """Errors of both probes beside fp64 on the same device, of attention, and whether two passes are equal."""
+    """Errors of scores against fp64 on the same device, of attention, and whether two passes are equal."""
     on_card = device.type == "cuda"
     shape = SHAPES["qwen3-0.6b-short" if on_card else "tiny"]
     lengths = {"prompt": 700, "response": 400, "spread": 200} if on_card else {"prompt": 9, "response": 7, "spread": 3}
     groups = make_groups(6, rows=8, vocabulary=shape.vocabulary, **lengths)
     dev = make_groups(4, rows=8, vocabulary=shape.vocabulary, seed=9, **lengths)
 
-    def scores(dtype: str, probe: str, **more: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    def scores(dtype: str, **more: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
-            trainer = make_trainer(shape, device, Path(folder), dtype=dtype, probe=probe, token_budget=16384, **more)
+            trainer = make_trainer(shape, device, Path(folder), dtype=dtype, token_budget=16384, **more)
             trainer.forward_backward(dev, OBJECTIVE, denominator=4)
             trainer.optim_step(1e-3)
             trainer.zero_grad()
             trainer.forward_backward(dev, OBJECTIVE, denominator=4)
             reference = Path(folder) / "reference.safetensors"
             trainer.keep_gradient(reference)
+            gradient = trainer._flat.gradient.double().cpu()
             similarities = trainer.probe(groups, OBJECTIVE, reference).similarities
             rows = [
                 [e.dot / e.direction_norm / e.reference_norm, e.direction_norm, e.gradient_norm] for e in similarities
             ]
-            return torch.tensor(rows).double(), trainer._flat.gradient.double().cpu(), trainer.facts()
+            return torch.tensor(rows).double(), gradient, trainer.facts()
 
-    true, plain, _ = scores("float64", "reference")
-    for dtype in ("float64", "float32", "bfloat16"):
-        for probe in ("fast", "reference"):
-            for attention in ("sdpa", "auto") if dtype == "bfloat16" else ("sdpa",):
-                table, gradient, facts = scores(dtype, probe, attention=attention)
-                say(
-                    exact=f"{dtype} {probe} {facts['attention']}",
-                    cosine=float((table[:, 0] - true[:, 0]).abs().max()),
-                    norms=float(((table[:, 1:] - true[:, 1:]).abs() / true[:, 1:]).max()),
-                    gradient=float((gradient - plain).norm() / plain.norm()),
-                    same_order=bool((table[:, 0].argsort() == true[:, 0].argsort()).all()),
-                )
+    true, plain, _ = scores("float64")
+    for dtype in ("float32", "bfloat16"):
+        for attention in ("sdpa", "auto") if dtype == "bfloat16" else ("sdpa",):
+            table, gradient, facts = scores(dtype, attention=attention)
+            say(
+                exact=f"{dtype} {facts['attention']}",
+                cosine=float((table[:, 0] - true[:, 0]).abs().max()),
+                norms=float(((table[:, 1:] - true[:, 1:]).abs() / true[:, 1:]).max()),
+                gradient=float((gradient - plain).norm() / plain.norm()),
+                same_order=bool((table[:, 0].argsort() == true[:, 0].argsort()).all()),
+            )
     for deterministic in (False, True):
-        one, two = (scores("bfloat16", "fast", deterministic=deterministic)[1] for _ in range(2))
+        one, two = (scores("bfloat16", deterministic=deterministic)[1] for _ in range(2))
         distance = float((one - two).norm() / one.norm())
         say(exact=f"twice, deterministic {deterministic}", same_bits=bool(torch.equal(one, two)), distance=distance)
     torch.use_deterministic_algorithms(False)

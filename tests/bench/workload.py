@@ -48,9 +48,6 @@ SHAPES = {
     "tiny": Shape(hidden=32, layers=2, ffn=64, heads=4, kv_heads=2, head_dim=8, vocabulary=300),
 }
 
-PLAIN = {"repeated_prompts": True, "probe": "reference"}
-"""Options of the path everybody starts from."""
-
 
 class Repeating(Packer):
     """Gives every response its own copy of the prompt."""

@@ -210,7 +210,7 @@ def test_every_leaf_changes_the_stages_of_the_golden_table(world: Path):
 
 
 def test_names_places_and_machinery_change_nothing(world: Path):
-    engine = ["device", "threads", "token_budget", "gradient_checkpointing", "probe", "overlap"]
+    engine = ["device", "threads", "token_budget", "gradient_checkpointing", "overlap"]
     free = ["name", "variant", "evaluate.benchmarks.0.path", *[f"engine.{leaf}" for leaf in engine]]
     free += ["cotrain.validate_every", "cotrain.iterations", "track", "data.allow_overlap"]
     assert {leaf: table(world)[leaf] for leaf in free} == {leaf: [] for leaf in free}

@@ -153,7 +153,6 @@ def test_asleep_a_rank_holds_nothing_and_loads_leave_nothing_behind(anchor: Chec
         (3, {"offload": "optimizer"}),
         (3, {"offload": "all"}),
         (3, {"gradient_checkpointing": True}),
-        (3, {"probe": "reference"}),
         (3, {"dtype": "bfloat16"}),
         (2, {"dtype": "bfloat16", "elementwise": "fused"}),
         (3, {"dtype": "bfloat16", "elementwise": "fused", "gradient_checkpointing": True}),

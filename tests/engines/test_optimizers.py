@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from engine_tiny import OBJECTIVE, SHAPES, gradient, make_groups, make_source, step, trainer
-from test_engine_probe import check_scalars
 from torch import Tensor, nn
 
 from infuser_core.config.optimizers import options_of
@@ -16,7 +15,7 @@ from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer, build_optimizer, first_moments
 from infuser_core.engines.training.optimizers.muon import orthogonalise, scale_orthogonal
-from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+from infuser_core.errors import CheckpointError
 from infuser_core.schemas import Checkpoint
 
 NAMES = ["adamw", "sgd", "muon"]
@@ -138,35 +137,23 @@ def anchors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
     return {name: Checkpoint(checkpoint_id=name, role="solver", path=str(root / name), step=0) for name in NAMES}
 
 
-@pytest.mark.parametrize("options", [{}, {"token_budget": 40}])
-def test_sgd_is_scored_by_the_fast_probe(anchors: dict[str, Checkpoint], tmp_path: Path, options: dict) -> None:
-    found = []
-    for probe in ("fast", "reference"):
-        engine = trainer(anchors["sgd"], dtype="float64", probe=probe, optimizer={"name": "sgd"}, **options)
-        step(engine, make_groups(SHAPES[:4]))
-        if not found:
-            gradient(engine, make_groups(SHAPES[:4], seed=9))
-            engine.keep_gradient(tmp_path / "reference.safetensors")
-            engine.zero_grad()
-        path = tmp_path / "reference.safetensors"
-        found.append(engine.probe(make_groups(SHAPES), OBJECTIVE, path).similarities)
-    check_scalars(*found, 1e-9)
-    for each in found[0]:
-        assert (each.dot, each.direction_norm) == pytest.approx((each.raw_dot, each.gradient_norm), rel=1e-9)
-
-
-def test_muon_is_scored_one_by_one_and_says_so(anchors: dict[str, Checkpoint], tmp_path: Path) -> None:
-    engine = trainer(anchors["muon"], optimizer={"name": "muon"})
-    gradient(engine, make_groups(SHAPES[:4]))
+@pytest.mark.parametrize("name", ["sgd", "muon"])
+def test_each_is_scored_by_its_own_direction(anchors: dict[str, Checkpoint], tmp_path: Path, name: str) -> None:
+    engine = trainer(anchors[name], dtype="float64", token_budget=40, optimizer={"name": name})
+    step(engine, make_groups(SHAPES[:4]))
+    ascent = -gradient(engine, make_groups(SHAPES[:4], seed=9))
     engine.keep_gradient(tmp_path / "reference.safetensors")
-    with pytest.warns(EngineWarning, match="muon's direction"):
-        found = engine.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors").similarities
-    # Of a hidden matrix every singular value counts the same: the direction is none of the gradient.
-    assert all(abs(each.direction_norm - each.gradient_norm) > 0.1 for each in found)
-    assert engine.facts()["probe"] == "reference"
-    strict = trainer(anchors["muon"], optimizer={"name": "muon"}, probe="fast")
-    with pytest.raises(EngineError, match="not elementwise"):
-        strict.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors")
+    groups = make_groups(SHAPES)
+    found = engine.probe(groups, OBJECTIVE, tmp_path / "reference.safetensors").similarities
+    for group, each in zip(groups, found, strict=True):
+        own = -gradient(engine, [group])
+        assert each.raw_dot == pytest.approx(float(ascent @ own), rel=1e-5, abs=1e-9)
+        assert each.gradient_norm == pytest.approx(float(own.norm()), rel=1e-9)
+        if name == "sgd":
+            assert (each.dot, each.direction_norm) == pytest.approx((each.raw_dot, each.gradient_norm), rel=1e-9)
+        else:
+            # Of a hidden matrix every singular value counts the same: the direction is none of the gradient.
+            assert abs(each.direction_norm - each.gradient_norm) > 0.1
 
 
 @pytest.mark.parametrize("name", ["sgd", "muon"])

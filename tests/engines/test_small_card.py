@@ -182,10 +182,12 @@ def test_memory_for_training_is_asked_for_before_a_weight_is_read(small: Path) -
         trainer(at(small), free=lambda _: int(0.999 * needed))
 
 
-@pytest.mark.parametrize("options", [{}, {"token_budget": 40}, {"gradient_checkpointing": True}])
-def test_the_fast_probe_scores_adapters_on_4_bits(small: Path, tmp_path: Path, options: dict) -> None:
-    fast = trainer(at(small), dtype="float64", probe="fast", **options)
-    slow = trainer(at(small), dtype="float64", probe="reference")
+@pytest.mark.parametrize("options", [{"token_budget": 40}, {"gradient_checkpointing": True}])
+def test_scores_of_adapters_on_4_bits_do_not_depend_on_micro_batches(
+    small: Path, tmp_path: Path, options: dict
+) -> None:
+    fast = trainer(at(small), dtype="float64", **options)
+    slow = trainer(at(small), dtype="float64")
     gradient(fast, make_groups(SHAPES[:4], seed=9), denominator=4)
     fast.keep_gradient(tmp_path / "reference.safetensors")
     found = [
@@ -316,30 +318,15 @@ def test_steps_and_directions_of_8_bit_moments_are_nearly_the_exact_ones(
     assert 1e-4 < float((exact._flat.data - small._flat.data).norm()) / path < 0.12
     assert float((curves[0] - curves[1]).abs().max()) < 0.01
     fresh = gradient(exact, answers[32:])
-    form, second = exact._optimizer.elementwise()
-    other = small._optimizer.elementwise()[1]
-    views = exact._flat.views(fresh)
-    pairs = [(direction(g, second[n][:], form), direction(g, other[n][:], form)) for n, g in views.items()]
+    second, form = exact._flat.views(exact._optimizer.second), exact._optimizer.form
+    pairs = []
+    for name, own in exact._flat.views(fresh).items():
+        moment = small._optimizer._second[name].read(slice(0, own.numel())).view_as(own)
+        pairs.append((direction(own, second[name], form), direction(own, moment, form)))
     gammas = [torch.cat([each[side].flatten() for each in pairs]).double() for side in (0, 1)]
     # Measured: .9999; .9994 after 30 steps.
     assert 0.999 < float(torch.nn.functional.cosine_similarity(*gammas, dim=0)) < 1
     assert small.below_epsilon() == pytest.approx(exact.below_epsilon(), abs=0.02)
-
-
-@pytest.mark.parametrize("options", [{}, {"token_budget": 40}])
-def test_the_fast_probe_reads_8_bit_moments_row_by_row(
-    pair: dict[str, Checkpoint], tmp_path: Path, options: dict
-) -> None:
-    found = []
-    for probe in ("fast", "reference"):
-        engine = engine_of(pair, "adamw8bit", dtype="float64", probe=probe, **options)
-        step(engine, make_groups(SHAPES[:4]))
-        if not found:
-            gradient(engine, make_groups(SHAPES[:4], seed=9))
-            engine.keep_gradient(tmp_path / "reference.safetensors")
-            engine.zero_grad()
-        found.append(engine.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors").similarities)
-    check_scalars(*found, 1e-9)
 
 
 def test_a_checkpoint_of_8_bit_moments_continues_bit_for_bit(pair: dict[str, Checkpoint], tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.errors import EngineError
 from infuser_core.memory.shape import read_shape
-from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, PRODUCTS, activation_bytes_per_token
+from infuser_core.memory.sizes import CHUNK, LAYERS, LOGIT_CELLS, PRODUCTS, activation_bytes_per_token
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 
@@ -37,7 +37,7 @@ def falling_to(free: int) -> Callable[[torch.device], int]:
 def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int, reserved: int) -> None:
     budget, shape = TokenBudget("auto", most=131_072), read_shape(Path(anchor.path))
     budget.predict(Path(anchor.path), free=(free - reserved) * MIB, width=2, master=4)
-    fixed = 6.0 * shape.parameters + 12.0 * (LOGIT_CELLS + min(PIECE, shape.parameters))
+    fixed = 6.0 * shape.parameters + 12.0 * LOGIT_CELLS + 4.0 * min(CHUNK, shape.parameters)
     room = SHARE * (free - reserved) * MIB - fixed
     slope = activation_bytes_per_token(shape, width=2, retained=LAYERS)
     assert budget.facts()["token_budget_from"] == "predicted"
@@ -56,7 +56,7 @@ def test_automatic_recomputation_keeps_the_products_of_as_many_tokens_as_fit(
     assert budget.is_known and (not configured or budget.tokens == 4096)
     assert budget.kept_tokens * slope <= SHARE * free * MIB
     assert budget.kept_tokens == 4096 or (budget.kept_tokens + 1) * slope > SHARE * free * MIB - 12.0 * (
-        LOGIT_CELLS + PIECE + read_shape(Path(shape)).parameters
+        LOGIT_CELLS + CHUNK + read_shape(Path(shape)).parameters
     )
 
 
@@ -204,14 +204,15 @@ def test_rows_that_fit_below_the_limit_share_micro_batches_below_it(shapes: list
 
 
 @given(shapes=st.lists(ROWS, min_size=1, max_size=6), kept=st.integers(0, 64))
-def test_whole_groups_below_the_limit_share_micro_batches_below_it(shapes: list, kept: int) -> None:
-    batches, large = packer(kept).plan_whole(make_groups(shapes))
-    _, without = packer(0).plan_whole(make_groups(shapes))
-    assert large == without
-    for batch in batches:
-        groups = {each.group: [part for part in batch if part.group == each.group] for each in batch}
-        largest = max(tokens(parts) for parts in groups.values())
-        assert tokens(batch) <= (48 if largest > kept or not kept else min(kept, 48))
+def test_groups_by_themselves_share_no_micro_batch(shapes: list, kept: int) -> None:
+    groups = make_groups(shapes)
+    groups[0] = replace(groups[0], rows=[replace(row, advantage=0.0) for row in groups[0].rows])
+    planned = list(packer(kept).plan_alone(groups))
+    assert not planned[0] and len(planned) == len(groups)
+    for place, (group, batches) in enumerate(zip(groups, planned, strict=True)):
+        assert {each.group for batch in batches for each in batch} <= {place}
+        rows = sorted(row for batch in batches for each in batch for row in each.places)
+        assert rows == [row for row, each in enumerate(group.rows) if each.advantage]
 
 
 @given(shapes=st.lists(ROWS, min_size=1, max_size=6), kept=st.integers(0, 64))
@@ -219,4 +220,3 @@ def test_on_an_accelerator_the_longest_rows_come_first(shapes: list, kept: int) 
     groups, plain = make_groups(shapes), packer(kept)
     other = replace(plain, device=torch.device("cuda"))
     assert other.plan(groups) == plain.plan(groups)[::-1]
-    assert other.plan_whole(groups) == (plain.plan_whole(groups)[0][::-1], plain.plan_whole(groups)[1])

@@ -50,7 +50,7 @@ def rank_options(stage: int) -> "RankOptions":
     """What one of those ranks is told."""
     from infuser_core.engines.deepspeed.rank import RankOptions
 
-    engine = EngineSettings(zero_stage=stage, device="cpu", token_budget=BUDGET, probe="fast")  # type: ignore[arg-type]
+    engine = EngineSettings(zero_stage=stage, device="cpu", token_budget=BUDGET)  # type: ignore[arg-type]
     options = engine.model_dump(include={field.name for field in fields(RankOptions)})
     return RankOptions(**options, bucket=10_000, optimizer=AdamWOptions())
 

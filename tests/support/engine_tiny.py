@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
+from infuser_core.algorithm.objective import clipped_objective
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config.loss import LossSettings
 from infuser_core.cotrain.phases.training import ObjectiveSettings
@@ -172,6 +173,26 @@ def stock_logprobs(model: PreTrainedModel, prompt: list[int], response: list[int
     """log pi of every response token under a stock model, one response after the other."""
     logits = model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1] / temperature
     return torch.log_softmax(logits, -1).gather(1, torch.tensor(response)[:, None])[:, 0]
+
+
+def plain_loss(model: PreTrainedModel, groups: Sequence[TrainGroup]) -> Tensor:
+    """-J of some groups (eq:unified_obj), one response after the other."""
+    loss = torch.zeros((), dtype=torch.float64)
+    for group in groups:
+        for row in group.rows:
+            logprobs_S = stock_logprobs(model, group.prompt_token_ids, row.token_ids, OBJECTIVE.temperature)
+            weight = 1 / (len(group.rows) * OBJECTIVE.length_norm * len(groups))
+            loss = (
+                loss
+                + clipped_objective(
+                    logprobs_S,
+                    advantages_S=torch.full_like(logprobs_S, row.advantage),
+                    weights_S=torch.full_like(logprobs_S, weight),
+                    sampler_logprobs_S=torch.tensor(row.sampler_logprobs, dtype=torch.float64),
+                    objective=OBJECTIVE,
+                ).loss
+            )
+    return loss
 
 
 def make_groups(shapes: Sequence[tuple[int, Sequence[int]]], *, seed: int = 0, old: bool = False) -> list[TrainGroup]:

@@ -28,5 +28,5 @@ class Counting(DeepSpeedRank):
 
     def widen(self) -> None:
         """From now on every weight is gathered in fp32."""
-        for each in self._loaded().parameters:
+        for each in self._loaded().parameters.values():
             each.__dict__.pop(PARAM_COMM_DTYPE_ATTR_NAME, None)

@@ -182,7 +182,6 @@ def test_killed_under_another_optimizer_it_ends_in_the_same_bits(
     stores = [begun(small_run, tmp_path / "whole"), tmp_path / "killed"]
     assert (ended := launch(*arguments, store=stores[0])).code == 0, ended.err
     copy_store(stores[0], stores[1], without=REACHED)
-    assert ("muon's direction" in ended.err + ended.told) == (name == "muon")
     for kill in ("score_influence:inside", "update_solver:inside:2", "update_generator:before_rename"):
         assert launch(*arguments, store=stores[1], INFUSER_CRASH_AT=kill).code == -signal.SIGKILL, kill
         arguments = ["resume", name]
@@ -202,7 +201,7 @@ def test_killed_under_another_optimizer_it_ends_in_the_same_bits(
         ("cotrain.optimizer.momentum=0.5", "adamw has no momentum"),
         ("cotrain.optimizer={name: sgd, beta2: 0.5}", "sgd has no beta2"),
         ("cotrain.optimizer={name: sgd, momentum: 1}", "cotrain.optimizer.momentum"),
-        ("cotrain.optimizer.name=muon engine.probe=fast", "engine.probe fast cannot score muon's directions"),
+        ("engine.probe=fast", "engine.probe = fast: no longer a setting"),
         ("cotrain.optimizer.name=muon engine.trainer=deepspeed", "needs engine.trainer local"),
     ],
 )

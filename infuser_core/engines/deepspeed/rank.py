@@ -22,12 +22,9 @@ from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
-from infuser_core.engines.deepspeed.probe import ShardProbe, padding
 from infuser_core.engines.deepspeed.split import RankRows
 from infuser_core.engines.deepspeed.zero import Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
-from infuser_core.engines.probe.choice import UnknownLayerError
-from infuser_core.engines.probe.fast import BatchScores
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
 from infuser_core.engines.training.compute_clock import ComputeClock, DeviceUse
@@ -35,7 +32,7 @@ from infuser_core.engines.training.fused_attention import choose_attention
 from infuser_core.engines.training.fused_elementwise import choose_elementwise, fuse_elementwise
 from infuser_core.engines.training.loss import PassTally, Sums, Values, forward_terms, merge_logprobs
 from infuser_core.engines.training.optimizer import named_moments
-from infuser_core.engines.training.optimizers.adamw import AdamW
+from infuser_core.engines.training.optimizers.adamw import AdamW, direction_sums
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.parked import Parked, ParkedState, copy_to_host, host_bytes
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
@@ -43,6 +40,7 @@ from infuser_core.engines.training.recomputation import Recomputation, enable_re
 from infuser_core.errors import EngineError
 from infuser_core.memory.hardware import free_host_memory
 from infuser_core.memory.sizes import LEAST, Checkpointing
+from infuser_core.protocols import TrainRow
 from infuser_core.system import fault_points as faults
 
 COLLECTIVE = timedelta(hours=1)
@@ -65,8 +63,6 @@ class RankOptions(ZeroOptions):
     """Which micro-batches compute their activations again in backward."""
     elementwise: str
     """See choose_elementwise."""
-    probe: str
-    """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
     """Constants of AdamW."""
 
@@ -76,7 +72,7 @@ class RankProbed:
     """Influence sums and log-probabilities that one rank computed for a batch of questions."""
 
     scores: dict[int, list[float]]
-    """Four sums of each question, by place (see ShardProbe)."""
+    """Four sums of each question, by place (see Optimizer.sums)."""
     logprobs: Values
     """Log-probabilities of the rows that it computed."""
     tokens: int
@@ -127,8 +123,6 @@ class DeepSpeedRank:
         self._zero: Zero | None = None
         self._adamw: AdamW
         self._recomputation: Recomputation | None = None
-        self._probe: ShardProbe | None = None
-        self._refusal: UnknownLayerError | None = None
         self._sleeping: Parked | None = None
         self._parked: dict[str, ParkedState] = {}
         self.progress = (0, 0)
@@ -139,7 +133,7 @@ class DeepSpeedRank:
         state = read_state(source)
         if self._zero is not None:
             self._zero.destroy()
-            self._zero = self._probe = self._sleeping = None
+            self._zero = self._sleeping = None
             del self._adamw
             gc.collect()
             self._empty_cache()
@@ -155,13 +149,6 @@ class DeepSpeedRank:
         self._kernels, self._packer = facts, replace(self._packer, layout=layout)
         self._tied = tied_names(model)
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation, device=self._device)
-        # The probe must be created before DeepSpeed shards the weights.
-        self._probe = self._refusal = None
-        try:
-            self._probe = ShardProbe(policy, self._packer, self._clock) if self._options.probe != "reference" else None
-        except UnknownLayerError as error:
-            # Without its traceback, whose frames would keep the model alive.
-            self._refusal = error.with_traceback(None)
         self._source = source
         self._zero = zero = Zero(policy, self._options, device=self._device)
         self._adamw = AdamW(zero.shard, self._options.optimizer)
@@ -211,10 +198,6 @@ class DeepSpeedRank:
         """Return how long this rank's device computed since the last call, waits for other ranks included."""
         return self._clock.take()
 
-    def refusal(self) -> UnknownLayerError | None:
-        """Return the reason that one rank alone cannot score a question of this model; None if it can."""
-        return self._refusal
-
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
         self._loaded().shard.gradient.zero_()
@@ -245,7 +228,7 @@ class DeepSpeedRank:
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
             batch = self._packer.pack(segments or [padding()])
             with zero.sharded_after(), self._clock.computing():
-                logprobs_S = zero.logprobs(batch, temperature=temperature)
+                logprobs_S = zero.policy.logprobs(batch, temperature=temperature)
             if segments is not None:
                 tally.note(segments, logprobs_S=logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
@@ -255,34 +238,54 @@ class DeepSpeedRank:
     def probe(
         self, whole: Sequence[RankRows], shared: Sequence[Sequence[RankRows]], objective: Objective, reference: str
     ) -> RankProbed:
-        """Score the `whole` questions on this rank alone, and its rows of the `shared` ones together with all ranks."""
-        zero = self._loaded()
-        direction = torch.zeros_like(zero.shard.data)
-        files.read(Path(reference), self._contents(direction), zero.shard)
-        norm = zero.shard.norm(direction)
-        tally = self._tally()
+        """Score the `whole` questions on this rank alone, and its rows of the `shared` ones together with all ranks.
+
+        A question that fits into a micro-batch is a gradient of this rank alone, which is never reduced: each
+        parameter's part is scored when backward has computed it. A larger one is reduced to its owners, and scored
+        shard by shard.
+        """
+        zero, tally = self._loaded(), self._tally()
+        self.zero_grad()
+        reference_shard = torch.zeros_like(zero.shard.data)
+        files.read(Path(reference), self._contents(reference_shard), zero.shard)
         scores: dict[int, list[float]] = {}
-        batches, too_large = self._packer.plan_whole([part.group for part in whole])
-        assert not too_large, "all ranks share a question over the budget"
-        if self._largest(len(batches)):
-            assert self._probe is not None, "without a layer probe all ranks share every question"
-
-            def note(segments: list[Segment], scored: BatchScores) -> None:
-                tally.note(segments, logprobs_S=scored.logprobs_S)
+        # Without short micro-batches, so that a question is one.
+        packer = replace(self._packer, kept_tokens=0)
+        batches = [batch for plan in packer.plan_alone([part.group for part in whole]) for batch in plan]
+        assert len(batches) == len(whole), "a question of several micro-batches is shared"
+        for segments in self._padded(batches):
+            batch = packer.pack(segments or [padding()])
+            with zero.sharded_after(), self._clock.computing():
+                terms, logprobs_S = forward_terms(zero.own_policy, batch, objective, 1)
+                sums = self._score_alone(terms.loss, reference_shard)
+            if segments is not None:
+                scores[whole[segments[0].group].place] = sums.tolist()
+                tally.note(segments, logprobs_S=logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
-
-            sums_by_place = self._probe.run(zero, self._adamw, self._padded(batches), direction, objective, note)
-            scores = {whole[place].place: sums.tolist() for place, sums in sums_by_place.items()}
         tokens, logprobs = tally.tokens, [_by_place(whole, tally)]
+        gradient = zero.shard.gradient
         for parts in shared:
-            gradient = torch.zeros_like(zero.shard.gradient)
             part_tally = self._accumulate(parts, objective, 1, gradient)
-            sums = self._adamw.sums(gradient, direction).tolist()
+            sums = self._adamw.sums(gradient, reference_shard)
+            gradient.zero_()
             if dist.get_rank() == 0:
-                scores[parts[0].place] = sums
+                scores[parts[0].place] = sums.tolist()
             tokens += part_tally.tokens
             logprobs.append(_by_place(parts, part_tally))
+        norm = zero.shard.norm(reference_shard)
         return RankProbed(scores=scores, logprobs=merge_logprobs(logprobs), tokens=tokens, reference_norm=norm)
+
+    def _score_alone(self, loss: Tensor, reference_shard: Tensor) -> Tensor:
+        """Compute the sums of Optimizer.sums of this rank's own loss. All ranks call it: they gather what it needs."""
+        shard, adamw, parts = self._loaded().shard, self._adamw, list[Tensor]()
+
+        def score(name: str, gradient: Tensor) -> None:
+            flat = gradient.reshape(-1)
+            for run, others in shard.gathered(name, reference_shard, adamw.second):
+                parts.append(direction_sums(shard.chunks(flat[run], *others), adamw.form))
+
+        self._loaded().pass_gradients(loss, score)
+        return torch.stack(parts).sum(0)
 
     def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
         """Write the accumulated gradient, negated to point uphill; returns its norm, and digests (see files.write)."""
@@ -350,7 +353,7 @@ class DeepSpeedRank:
         for segments in self._padded(batches):
             batch = self._packer.pack(segments or [padding()])
             with zero.sharded_after(), self._clock.computing():
-                terms, logprobs_S = forward_terms(zero, batch, objective, denominator)
+                terms, logprobs_S = forward_terms(zero.policy, batch, objective, denominator)
                 # Padding must not add an entropy's gradient.
                 zero.backward(terms.loss if segments else 0.0 * terms.loss, into)
             if segments is not None:
@@ -402,6 +405,12 @@ def join_group(seat: Seat, device: str) -> None:
         world_size=seat.ranks,
         timeout=COLLECTIVE,
     )
+
+
+def padding() -> Segment:
+    """Build a segment that adds nothing, for ranks without work: all ranks must enter the same collectives."""
+    row = TrainRow(token_ids=[0], advantage=0.0, sampler_logprobs=[0.0])
+    return Segment(group=0, group_id="", prompt=[0], places=[0], rows=[row], group_size=1)
 
 
 def _by_place(parts: Sequence[RankRows], tally: PassTally) -> Values:

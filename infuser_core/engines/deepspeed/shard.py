@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infuser_core.engines.training.flat import FlatBuffers
+from infuser_core.engines.training.flat import FlatBuffers, chunk_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,25 @@ class Shard(FlatBuffers):
             dist.broadcast(values[fragment.start : fragment.start + fragment.length], src=rank)
         return values.view(shape)
 
+    def gathered(self, name: str, *buffers: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
+        """Gather a parameter's values in several buffers, flat: at once, or owner by owner if it is large.
+
+        All ranks must exhaust the iterator.
+        """
+        size = self.shapes[name].numel()
+        if size <= chunk_on(self.device):
+            yield slice(0, size), [self.whole(name, buffer).reshape(-1) for buffer in buffers]
+            return
+        for rank, fragment in self._owners[name]:
+            run = slice(fragment.start, fragment.start + fragment.length)
+            own = slice(fragment.offset, fragment.offset + fragment.length)
+            values = [torch.empty(fragment.length, dtype=each.dtype, device=self.device) for each in buffers]
+            for value, buffer in zip(values, buffers, strict=True):
+                if rank == dist.get_rank():
+                    value.copy_(buffer[own])
+                dist.broadcast(value, src=rank)
+            yield run, values
+
     def parts(self, buffer: Tensor, place: int, count: int) -> Iterator[tuple[Fragment, Tensor]]:
         """Yield part number `place` of `count` equal parts of every parameter in a buffer, gathered from its owners.
 
@@ -104,29 +123,3 @@ def _is_even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
     if len(owners) != dist.get_world_size() or starts != [0, *ends[:-1]]:
         return False
     return all(min((rank + 1) * step, ends[-1]) == end for rank, end in enumerate(ends))
-
-
-CACHED = 2
-"""Parameters in the cache: a weight and its bias alternate while one layer's gradient is computed."""
-
-
-class Gathered(Mapping[str, Tensor]):
-    """Whole parameters of a sharded buffer, gathered when they are read; all ranks must read them in the same order."""
-
-    def __init__(self, shard: Shard, buffer: Tensor) -> None:
-        self._shard = shard
-        self._buffer = buffer
-        self._cache: dict[str, Tensor] = {}
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._cache:
-            while len(self._cache) >= CACHED:
-                del self._cache[next(iter(self._cache))]
-            self._cache[name] = self._shard.whole(name, self._buffer)
-        return self._cache[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shard.shapes)
-
-    def __len__(self) -> int:
-        return len(self._shard.shapes)

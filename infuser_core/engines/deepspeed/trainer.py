@@ -19,13 +19,11 @@ from infuser_core.engines.deepspeed.rank import RankMemoryError, RankOptions, Ra
 from infuser_core.engines.deepspeed.split import RankRows, split, split_rows
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.local.memory import TokenBudget
-from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
-from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.training.checkpoint import read_state, register_file
 from infuser_core.engines.training.compute_clock import DeviceUse
-from infuser_core.engines.training.loss import merge_logprobs, order_logprobs
+from infuser_core.engines.training.loss import merge_logprobs, order_logprobs, probe_result
 from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer, longest_row
 from infuser_core.engines.training.tensor_files import Shapes
@@ -70,9 +68,7 @@ class DeepSpeedTrainer:
         kind = choose_device(device).type
         self._options = RankOptions(device=kind, optimizer=constants, **options)
         self._ranks, self._board, self._write_beside = ranks, board, write_beside
-        self._choice = ProbeChoice(self._options.probe)
         self._asleep = False
-        self._refusal: UnknownLayerError | None = None
         self._rank_facts: dict[str, Any] = {}
         self._budgets: dict[str, TokenBudget] = {}
         self._checkpoint: Checkpoint | None = None
@@ -127,7 +123,6 @@ class DeepSpeedTrainer:
             "dtype": options.dtype,
             **({} if self._checkpoint is None else self._budget.facts()),
             **self._rank_facts,
-            **self._choice.facts(),
         }
 
     def take_use(self) -> DeviceUse:
@@ -144,8 +139,6 @@ class DeepSpeedTrainer:
         self.adopt(checkpoint)
         self._group.call("load", [(str(folder), self._budget.limits())] * self._ranks)
         self._rank_facts = dict(self._call_all("facts")[0])
-        self._choice.renew()
-        self._refusal = self._call_all("refusal")[0]
 
     def adopt(self, checkpoint: Checkpoint) -> None:
         """Note that the training state equals this checkpoint: it is what new ranks would load."""
@@ -223,9 +216,6 @@ class DeepSpeedTrainer:
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> ProbeResult:
-        if self._choice.is_fast and self._refusal is not None:
-            self._choice.pass_over(self._refusal)
-
         def arguments() -> list[tuple[Any, ...]]:
             alone, together = self._assign_questions(groups)
             shared = [[parts[rank] for parts in together] for rank in range(self._ranks)]
@@ -240,10 +230,8 @@ class DeepSpeedTrainer:
             for place, sums in part.scores.items():
                 scores[place] = torch.tensor(sums, dtype=torch.float64)
         progress(len(groups), len(groups), sum(part.tokens for part in parts))
-        return ProbeResult(
-            similarities=similarities(groups, scores, parts[0].reference_norm),
-            logprobs=order_logprobs(groups, merge_logprobs(part.logprobs for part in parts)),
-        )
+        values = merge_logprobs(part.logprobs for part in parts)
+        return probe_result(groups, scores, parts[0].reference_norm, values)
 
     def keep_gradient(self, path: Path) -> float:
         return float(self._write("keep_gradient", path))
@@ -296,18 +284,17 @@ class DeepSpeedTrainer:
     def _assign_questions(
         self, groups: Sequence[TrainGroup]
     ) -> tuple[list[list[RankRows]], list[list[list[RankRows]]]]:
-        """Divide questions: those that one rank scores alone, by rank; those that all share, by question and rank."""
-        packer = Packer(device=torch.device("cpu"), dtype=torch.float32, **self._budget.limits())
-        _, large = packer.plan_whole(groups)
-        places = set(large) if self._choice.is_fast else set(range(len(groups)))
+        """Divide questions: those that fit into one rank's micro-batch, by rank; the others, by question and rank."""
+        packer = Packer(device=torch.device("cpu"), dtype=torch.float32, **self._budget.limits() | {"kept_tokens": 0})
+        places = {place for place, batches in enumerate(packer.plan_alone(groups)) if len(batches) > 1}
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = []
         for place in sorted(places):
             group = groups[place]
-            if tokens := sum(len(row.token_ids) for row in group.rows if row.advantage):
-                share = len(group.prompt_token_ids) + -(-tokens // self._ranks)
-                parts = [RankRows(place=place, group=piece) for piece in split_rows(group, share)]
-                together.append([parts[rank :: self._ranks] for rank in range(self._ranks)])
+            tokens = sum(len(row.token_ids) for row in group.rows if row.advantage)
+            share = len(group.prompt_token_ids) + -(-tokens // self._ranks)
+            parts = [RankRows(place=place, group=piece) for piece in split_rows(group, share)]
+            together.append([parts[rank :: self._ranks] for rank in range(self._ranks)])
         return split(small, self._ranks, whole=True), together
 
     def _run_pass(

@@ -5,7 +5,7 @@ AdamW and files are this project's, on the shard (see shard), so that they equal
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,6 @@ from infuser_core.engines.hf.causal_lm import (
     saved_buffers,
 )
 from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
-from infuser_core.engines.training.output_layer import Receiver
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.engines.training.parked import free_storages
 from infuser_core.engines.training.policy import ModelPolicy
@@ -110,13 +109,29 @@ class PolicyModule(nn.Module):
         self.model = policy.model
         self._policy = policy
 
-    def forward(
-        self, batch: MicroBatch, temperature: float, receiver: Receiver | None = None, entropy: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, batch: MicroBatch, temperature: float, entropy: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Compute log-probabilities [S], and with `entropy` the entropies (see ModelPolicy)."""
         if entropy:
             return self._policy.with_entropy(batch, temperature=temperature)
-        return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)
+        return self._policy.logprobs(batch, temperature=temperature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPolicy:
+    """loss.Policy on one rank. All ranks call it."""
+
+    module: Callable[..., Any]
+    """DeepSpeed's engine, or its PolicyModule."""
+
+    def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
+        """Compute log-probabilities of a micro-batch, [S]."""
+        logprobs_S: Tensor = self.module(batch, temperature)
+        return logprobs_S
+
+    def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
+        """Compute log-probabilities of a micro-batch and the policy's entropies, each [S]."""
+        result: tuple[Tensor, Tensor] = self.module(batch, temperature, True)
+        return result
 
 
 class Zero:
@@ -130,12 +145,11 @@ class Zero:
         deepspeed.ops.__compatible_ops__ = {}
         if not deepspeed.comm.is_initialized():
             deepspeed.init_distributed(dist_init_required=False, verbose=False)
-        self.policy = policy
         self._stage = options.zero_stage
-        self.parameters = list(policy.model.parameters())
+        self.parameters = dict(policy.model.named_parameters())
         module = PolicyModule(policy)
-        names = {id(parameter): name for name, parameter in policy.model.named_parameters()}
-        shapes = {name: parameter.shape for name, parameter in policy.model.named_parameters()}
+        names = {id(parameter): name for name, parameter in self.parameters.items()}
+        shapes = {name: parameter.shape for name, parameter in self.parameters.items()}
         if self._stage == 3:
             # Shards one parameter after the other: the device never holds the whole model.
             deepspeed.zero.Init(module=module, config_dict_or_path=options.to_config(), dtype=torch.float32)
@@ -144,10 +158,14 @@ class Zero:
                 for name, buffer in owner.named_buffers(recurse=False):
                     setattr(owner, name, buffer.to(device))
         # DeepSpeed needs an optimizer for its parameter groups; this one never steps, so its constants do not matter.
-        holder = torch.optim.AdamW(self.parameters, lr=0.0)
+        holder = torch.optim.AdamW(self.parameters.values(), lr=0.0)
         self._engine, self._zero, _, _ = deepspeed.initialize(
             model=module, optimizer=holder, config=options.to_config(), dist_init_required=False
         )
+        self.policy = RankPolicy(module=self._engine)
+        """For `backward`."""
+        self.own_policy = RankPolicy(module=self._engine.module)
+        """For `pass_gradients`: its backward passes reduce nothing."""
         if self._stage == 3 and policy.compute_dtype == torch.bfloat16:
             _gather_in_bf16(policy.model)
         head = policy.model.get_output_embeddings()
@@ -157,21 +175,6 @@ class Zero:
                 deepspeed.zero.register_external_parameter(module, parameter)
         flat, fragments = self._layout(names)
         self.shard = Shard(flat, fragments, shapes=shapes, device=device)
-
-    def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
-        """Compute log-probabilities of a micro-batch, [S]. All ranks call it."""
-        logprobs_S: Tensor = self._engine(batch, temperature)
-        return logprobs_S
-
-    def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """Compute log-probabilities of a micro-batch and the policy's entropies, each [S]. All ranks call it."""
-        result: tuple[Tensor, Tensor] = self._engine(batch, temperature, None, True)
-        return result
-
-    def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
-        """Log-probabilities whose backward pass only feeds the recording layers: no gradients. All ranks call this."""
-        logprobs_S: Tensor = self._engine.module(batch, temperature, receiver)
-        return logprobs_S
 
     def backward(self, loss: Tensor, into: Tensor) -> None:
         """Add the gradient of the sum of all ranks' losses to the shard buffer `into`. All ranks call it."""
@@ -187,6 +190,28 @@ class Zero:
         offloaded = self._masters().grad
         if offloaded is not None:
             offloaded.zero_()
+
+    def pass_gradients(self, loss: Tensor, take: Callable[[str, Tensor], None]) -> None:
+        """Pass the gradient of this rank's own loss to `take`, one whole parameter after the other.
+
+        All ranks call it, and `take` with the same parameters in the same order, so that it may gather.
+        """
+
+        def hook(name: str) -> Callable[[Tensor], Tensor]:
+            def replace(gradient: Tensor) -> Tensor:
+                take(name, gradient)
+                # Frees the gradient, which autograd would hold until backward ends.
+                return gradient.new_zeros(()).expand_as(gradient)
+
+            return replace
+
+        handles = [parameter.register_hook(hook(name)) for name, parameter in self.parameters.items()]
+        try:
+            # DeepSpeed's hooks on parameters are not called, since none gets a gradient.
+            torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        finally:
+            for handle in handles:
+                handle.remove()
 
     @contextmanager
     def sharded_after(self) -> Iterator[None]:
@@ -208,7 +233,7 @@ class Zero:
 
     def scratch(self) -> list[Tensor]:
         """List DeepSpeed's buffers on the compute device whose values `publish` or the next pass computes again."""
-        parts = [getattr(parameter, "ds_tensor", parameter) for parameter in self.parameters]
+        parts = [getattr(parameter, "ds_tensor", parameter) for parameter in self.parameters.values()]
         gradients = [*(self._zero.averaged_gradients.get(0) or []), self._masters().grad]
         gradients.append(getattr(self._zero, "grad_partitions_flat_buffer", None))
         for bucket in self._zero.ipg_buckets.values():

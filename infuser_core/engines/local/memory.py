@@ -13,11 +13,11 @@ from infuser_core.errors import EngineError
 from infuser_core.memory.hardware import free_host_memory
 from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import (
+    CHUNK,
     INPUTS,
     LAYERS,
     LEAST,
     LOGIT_CELLS,
-    PIECE,
     PRODUCTS,
     Checkpointing,
     activation_bytes_per_token,
@@ -91,8 +91,8 @@ class TokenBudget:
         trained = float(adapters or shape.parameters)
         # Temporary in every micro-batch: masters in the compute dtype, logits of one chunk.
         temporary = (width * trained if width < master else 0.0) + 12.0 * cells
-        # During scoring: the reference and the pieces of a question's gradient.
-        scoring = master * trained + 12.0 * min(PIECE, trained)
+        # During scoring: the reference, and the direction of a chunk of a question's gradient.
+        scoring = master * trained + 4.0 * min(CHUNK, trained)
         room = max(0.0, SHARE * free - temporary - scoring)
         self._is_predicted = True
         fitting = int(room / activation_bytes_per_token(shape, width=width, retained=PRODUCTS))

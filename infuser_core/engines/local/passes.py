@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import options_of
-from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     Tensors,
@@ -20,7 +20,7 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.compute_clock import ComputeClock, DeviceUse
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.loss import PassTally, Policy, forward_terms, order_logprobs
+from infuser_core.engines.training.loss import PassTally, Policy, forward_terms, order_logprobs, probe_result
 from infuser_core.engines.training.optimizer import OptimizerSetting, build_optimizer
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
@@ -122,17 +122,29 @@ class FlatTrainer:
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> ProbeResult:
         """Compare the optimizer's direction for each group alone with `reference` (eq:adamw_moments); see Trainer."""
-        self._loaded()
+        self.zero_grad()
         direction = torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(direction))
-        norm = self._flat.norm(direction)
+        return self._run_pass(lambda: self._score(groups, objective, direction, progress), groups)
 
-        def score() -> ProbeResult:
-            ledger = ProbeLedger(groups, reference_norm=norm, device=direction.device, progress=progress)
-            self._probe().run(groups, direction, objective, ledger)
-            return ledger.close()
-
-        return self._run_pass(score, groups, writes_gradient=False)
+    def _score(
+        self, groups: Sequence[TrainGroup], objective: Objective, direction: Tensor, progress: Progress
+    ) -> ProbeResult:
+        gradient, tally = self._flat.gradient, PassTally()
+        sums = torch.zeros(len(groups), 4, dtype=torch.float64, device=gradient.device)
+        for place, batches in enumerate(self._packer.plan_alone(groups)):
+            for segments in batches:
+                batch = self._packer.pack(segments)
+                with self._clock.computing():
+                    terms, logprobs_S = forward_terms(self._policy, batch, objective, 1)
+                    terms.loss.backward()
+                tally.note(segments, logprobs_S=logprobs_S)
+            if batches:
+                with torch.no_grad(), self._clock.computing():
+                    sums[place] = self._optimizer.sums(gradient, direction)
+                    gradient.zero_()
+            progress(place + 1, len(groups), tally.tokens)
+        return probe_result(groups, sums, self._flat.norm(direction), tally.logprobs)
 
     def take_use(self) -> DeviceUse:
         """Return the time that the device computed since the last call, and the memory that it took at most."""
@@ -162,9 +174,6 @@ class FlatTrainer:
     ) -> Result:
         """Run `work`, a whole pass over groups, which accumulates a gradient if `writes_gradient`."""
         return work()
-
-    def _probe(self) -> Probe:
-        return ReferenceProbe(self._policy, self._flat, self._optimizer, self._packer, self._clock)
 
     def _loaded(self) -> Path:
         if self._folder is None:

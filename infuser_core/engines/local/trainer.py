@@ -24,9 +24,6 @@ from infuser_core.engines.hf.causal_lm import (
 )
 from infuser_core.engines.local.memory import STATE, BudgetSetting, TokenBudget, free_memory, require_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
-from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
-from infuser_core.engines.probe.fast import FastProbe
-from infuser_core.engines.probe.reference import Probe
 from infuser_core.engines.service.checksum import of_adapter, of_tensors
 from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.checkpoint import count_weights, read_state
@@ -59,9 +56,8 @@ class LocalTrainer(FlatTrainer):
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
     bounds the tokens of a micro-batch (`auto`: see memory, for `roles` trainers on the device); gradients do not depend
     on it. If an accelerator runs out of memory, the pass starts again with half the budget. `attention`: see
-    fused_attention. `deterministic`: see `set_deterministic`. Saved weights also go to the `board`. `probe`: `fast`,
-    `reference` (one question per backward: slower, but for any parameter kind), or `auto`: fast if possible. `threads`
-    applies to the whole process.
+    fused_attention. `deterministic`: see `set_deterministic`. Saved weights also go to the `board`. `threads` applies
+    to the whole process.
     """
 
     def __init__(
@@ -72,7 +68,6 @@ class LocalTrainer(FlatTrainer):
         threads: int,
         token_budget: BudgetSetting,
         gradient_checkpointing: Checkpointing,
-        probe: str,
         attention: str,
         elementwise: str,
         deterministic: bool,
@@ -100,8 +95,6 @@ class LocalTrainer(FlatTrainer):
         self._attention, self._kernels = attention, dict[str, str]()
         self._elementwise = elementwise
         self._packer = Packer(device=self._device, dtype=self._master_dtype, **self._budget.limits())
-        self._choice = ProbeChoice(probe)
-        self._fast: FastProbe | None = None
         self._gradient_checkpointing = gradient_checkpointing
 
     @property
@@ -136,7 +129,6 @@ class LocalTrainer(FlatTrainer):
             self._packer = replace(self._packer, layout=layout)
         if self._kernels["elementwise"] == "fused":
             fuse_elementwise(model)
-        self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
         adapter = base_folder(folder) is not None
         buffers = {} if adapter else saved_buffers(model)
@@ -233,7 +225,6 @@ class LocalTrainer(FlatTrainer):
         gradient = self._flat.gradient
         state = [*self._state(), *frozen, *([gradient] if self._accumulated else [])]
         if self._has_room(state):
-            self._fast = None
             self._asleep = Parked(state=state, scratch=[gradient], pinned=True)
             self._empty_cache()
         else:
@@ -284,7 +275,7 @@ class LocalTrainer(FlatTrainer):
 
     def _release(self) -> None:
         """Free the memory of model and optimizer."""
-        self._folder = self._fast = self._asleep = None
+        self._folder = self._asleep = None
         for name in ("_flat", "_policy", "_optimizer"):
             self.__dict__.pop(name, None)
         self._empty_cache()
@@ -308,13 +299,12 @@ class LocalTrainer(FlatTrainer):
             "deterministic": self._deterministic,
             **self._kernels,
             **self._budget.facts(),
-            **self._choice.facts(),
         }
 
     def _run_pass(
         self, work: Callable[[], Result], groups: Sequence[TrainGroup], *, writes_gradient: bool = True
     ) -> Result:
-        """Run a whole pass; repeat it from the gradient before it if memory runs out or the fast probe fails."""
+        """Run a whole pass; repeat it from the gradient before it if memory runs out."""
         # The copy costs seconds on an accelerator: 4.7 s at 1.7B parameters.
         gradient = self._flat.gradient.to("cpu", copy=True) if writes_gradient and self._accumulated else None
         while True:
@@ -322,8 +312,6 @@ class LocalTrainer(FlatTrainer):
                 return work()
             except torch.OutOfMemoryError as error:
                 self._budget.halve(error, place="a pass over groups", longest=longest_row(groups))
-            except UnknownLayerError as error:
-                self._choice.pass_over(error)
             # Only after the handler, since the error keeps the tensors of the pass alive.
             self._empty_cache()
             self._use_budget()
@@ -336,13 +324,3 @@ class LocalTrainer(FlatTrainer):
         self._packer = replace(self._packer, **self._budget.limits())
         if self._recomputation is not None:
             self._recomputation.kept_tokens = self._budget.kept_tokens
-        self._fast = None
-
-    def _probe(self) -> Probe:
-        """Return the probe, created at its first use: most trainers score no question."""
-        if not self._choice.is_fast:
-            return super()._probe()
-        if self._fast is None:
-            assert isinstance(self._policy, ModelPolicy)
-            self._fast = FastProbe(self._policy, self._flat, self._optimizer, self._packer, self._clock)
-        return self._fast

@@ -5,14 +5,15 @@ from collections.abc import Collection, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from infuser_core.memory.sizes import CHUNK, CPU_CHUNK
+
 ALIGNMENT = 16
 """Every parameter starts at a multiple of this many elements: 64 bytes in fp32, one cache line."""
 
-CPU_CHUNK = 1 << 17
-"""Elements handled at a time on a CPU: half a MiB in fp32, so that a few temporaries stay in the cache."""
 
-DEVICE_CHUNK = 1 << 26
-"""Elements handled at a time on an accelerator: temporaries of 256 MiB in fp32."""
+def chunk_on(device: torch.device) -> int:
+    """Return the elements of a parameter to handle at a time on a device."""
+    return CPU_CHUNK if device.type == "cpu" else CHUNK
 
 
 class FlatBuffers:
@@ -24,7 +25,7 @@ class FlatBuffers:
 
     def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """Split several buffers into pieces of the same ranges, and iterate over them."""
-        size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
+        size = chunk_on(buffers[0].device)
         return zip(*(buffer.split(size) for buffer in buffers), strict=True)
 
     def norm(self, buffer: Tensor) -> float:
@@ -54,31 +55,17 @@ class FlatParameters(FlatBuffers):
             total += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         first = next(iter(parameters.values()))
         super().__init__(torch.zeros(total, dtype=first.dtype, device=first.device))
-        self._parameters = dict(parameters)
         for name, view in self.views(self.data).items():
             view.copy_(parameters[name].data)
             parameters[name].data = view
-        self.bind(self.gradient)
+        for name, view in self.views(self.gradient).items():
+            parameters[name].grad = view
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
         """Return views of every parameter's part of a buffer, in the parameter's shape, by name."""
         return {
             name: buffer[start : start + shape.numel()].view(shape) for name, (start, shape) in self._slices.items()
         }
-
-    def bind(self, buffer: Tensor) -> None:
-        """Make backward passes accumulate gradients into `buffer` from now on."""
-        for name, view in self.views(buffer).items():
-            self._parameters[name].grad = view
-
-    def unbind(self) -> None:
-        """Remove the parameters' gradients until `bind`."""
-        for parameter in self._parameters.values():
-            parameter.grad = None
-
-    def bound_names(self) -> list[str]:
-        """List the parameters that have a gradient, by name."""
-        return [name for name, parameter in self._parameters.items() if parameter.grad is not None]
 
 
 def hidden_matrices(parameters: Mapping[str, Tensor], outer: Collection[str]) -> frozenset[str]:

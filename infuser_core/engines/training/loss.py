@@ -12,8 +12,9 @@ from torch import Tensor
 
 from infuser_core.algorithm.objective import ObjectiveTerms, clipped_objective
 from infuser_core.algorithm.preset import Objective
+from infuser_core.algorithm.score import norm
 from infuser_core.engines.training.packing import MicroBatch, Segment
-from infuser_core.protocols import StepReport, TrainGroup
+from infuser_core.protocols import ProbeResult, Similarity, StepReport, TrainGroup
 from infuser_core.schemas import TOKEN_MEANS
 from infuser_core.store.series import Series
 
@@ -127,6 +128,26 @@ def order_logprobs(groups: Sequence[TrainGroup], values: Values) -> list[list[Se
     return [
         [values.get(place, {}).get(row, []) for row in range(len(group.rows))] for place, group in enumerate(groups)
     ]
+
+
+def probe_result(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float, values: Values) -> ProbeResult:
+    """Compute the result of a scoring pass from the sums of every group's gradient of -J (see Optimizer.sums), [G, 4].
+
+    `values` are the log-probabilities that the pass computed.
+    """
+    similarities = [
+        Similarity(
+            group_id=group.group_id,
+            # Gamma is odd in g, so the sign of g flips both products.
+            dot=-dot,
+            raw_dot=-raw_dot,
+            direction_norm=norm(direction_sq),
+            gradient_norm=norm(gradient_sq),
+            reference_norm=reference_norm,
+        )
+        for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True)
+    ]
+    return ProbeResult(similarities=similarities, logprobs=order_logprobs(groups, values))
 
 
 def merge_logprobs(parts: Iterable[Values]) -> Values:

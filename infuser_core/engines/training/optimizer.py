@@ -7,12 +7,11 @@ likewise the step on a question's gradient alone, divided by the learning rate, 
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import Elementwise
 from infuser_core.config.optimizers import OPTIMIZERS, Options
 from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
 from infuser_core.plugins import require_extra
@@ -21,13 +20,6 @@ Constants = TypeVar("Constants", bound=Options)
 Value = TypeVar("Value")
 OptimizerSetting = Options | Mapping[str, Any] | None
 """Options as engines accept them: see `options_of`."""
-
-
-class Rows(Protocol):
-    """A moment of one parameter, as its tensor or in a smaller form: `moment[rows]` is a tensor of these rows."""
-
-    def __getitem__(self, rows: Any, /) -> Tensor:
-        """Return the rows of a slice or of row numbers, in the dtype of the parameter."""
 
 
 class Optimizer(Generic[Constants]):
@@ -74,10 +66,6 @@ class Optimizer(Generic[Constants]):
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         """Compute [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all processes."""
         raise NotImplementedError
-
-    def elementwise(self) -> tuple[Elementwise, Mapping[str, Rows]] | None:
-        """Return the formula of Gamma, and v of every parameter; None unless Gamma is elementwise in g."""
-        return None
 
 
 def build_optimizer(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:

@@ -7,10 +7,9 @@ make the same calls.
 Shapes: _S response tokens, _H hidden, _V vocabulary, _W a tile's vocabulary rows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,20 +25,6 @@ CPU_ROWS = 64
 
 BLOCK_CELLS = 1 << 18
 """Kept logits that elementwise passes process at a time: 1 MiB in fp32, so that they stay in the cache."""
-
-
-class Receiver(Protocol):
-    """Receives the gradient of the layer's weight tile by tile."""
-
-    @property
-    def spans(self) -> Sequence[slice]:
-        """Ranges of tokens with separate gradients, in [0, S)."""
-
-    def height(self, tokens: int) -> int:
-        """Return the number of vocabulary rows in a tile of `tokens` tokens."""
-
-    def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
-        """Receive the gradient of some vocabulary rows for one span of tokens: left^T hidden."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,28 +50,25 @@ class OutputLayer:
         # A square tile rewrites least.
         return cls(layer=layer, compute_dtype=compute_dtype, cells=cells, kept_cells=cells, rows=isqrt(cells))
 
-    def logprobs(
-        self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None = None
-    ) -> Tensor:
-        """Compute log pi(target), [S], of logits over `temperature`; `receiver`, if any, gets the weight's gradient."""
-        return self._apply(hidden_SH, targets_S, temperature, receiver, entropy=False)[0]
+    def logprobs(self, hidden_SH: Tensor, targets_S: Tensor, temperature: float) -> Tensor:
+        """Compute log pi(target), [S], of logits over `temperature`."""
+        return self._apply(hidden_SH, targets_S, temperature, entropy=False)[0]
 
     def with_entropy(self, hidden_SH: Tensor, targets_S: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """Compute log pi(target) and the entropy of pi over the vocabulary, nats, each [S] and differentiable."""
-        return self._apply(hidden_SH, targets_S, temperature, None, entropy=True)
+        return self._apply(hidden_SH, targets_S, temperature, entropy=True)
 
     def _apply(
-        self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None, *, entropy: bool
+        self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, *, entropy: bool
     ) -> tuple[Tensor, Tensor]:
         """Compute log-probabilities, and entropies if requested, else an empty tensor."""
         hidden_SH, weight_VH, bias_V = hidden_SH.to(self.compute_dtype), self.layer.weight, self.layer.bias
-        few = len(hidden_SH) * len(weight_VH) <= self.kept_cells
         inputs = (hidden_SH, weight_VH, bias_V, targets_S, temperature, entropy)
         result: tuple[Tensor, Tensor]
-        if few and receiver is None:
+        if len(hidden_SH) * len(weight_VH) <= self.kept_cells:
             result = _WholeLogits.apply(*inputs)
         else:
-            result = _TiledLogits.apply(*inputs, self, few, receiver)
+            result = _TiledLogits.apply(*inputs, self)
         return result
 
 
@@ -149,7 +131,7 @@ def _split_blocks(logits_SV: Tensor, *others: Tensor) -> Any:
 
 
 class _TiledLogits(torch.autograd.Function):
-    """Computes logits by tiles: forward keeps their log-sums, and the logits themselves if they are `few`."""
+    """Computes logits by tiles: forward keeps their log-sums, and backward computes them again."""
 
     @staticmethod
     def forward(
@@ -161,120 +143,80 @@ class _TiledLogits(torch.autograd.Function):
         temperature: float,
         entropy: bool,
         layer: OutputLayer,
-        few: bool,
-        receiver: Receiver | None,
     ) -> tuple[Tensor, Tensor]:
         weight = weight_VH.to(layer.compute_dtype)
-        keep = few and receiver is not None
         height = max(CPU_ROWS, layer.cells // len(weight))
-        sizes = [each.stop - each.start for each in receiver.spans] if keep and receiver else height
         tiles = Tiles(temperature, like=weight_VH)
         logprobs_S, logsums_S, entropy_S = (
             weight_VH.new_empty(len(hidden_SH), dtype=wide_dtype(weight_VH)) for _ in range(3)
         )
-        kept_logits: list[Tensor] = []
-        parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S, entropy_S))
+        parts = (each.split(height) for each in (hidden_SH, targets_S, logprobs_S, logsums_S, entropy_S))
         for hidden, targets, logprobs, logsums, entropies in zip(*parts, strict=True):
-            logits = tiles.logits(hidden, weight, bias_V, keep=keep)
+            logits = tiles.logits(hidden, weight, bias_V)
             torch.logsumexp(logits, 1, out=logsums)
             torch.sub(logits.gather(1, targets[:, None])[:, 0], logsums, out=logprobs)
-            if keep:
-                kept_logits.append(logits)
-            elif entropy:
+            if entropy:
                 entropies.copy_(_entropy(logits.sub_(logsums[:, None])))
         entropy_S = entropy_S if entropy else entropy_S[:0]
         ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, logsums_S, entropy_S)
-        ctx.temperature, ctx.layer, ctx.receiver, ctx.kept_logits = temperature, layer, receiver, kept_logits
+        ctx.temperature, ctx.layer = temperature, layer
         return logprobs_S, entropy_S
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden_SH, weight_VH, bias_V, targets_S, logsums_S, entropy_S = ctx.saved_tensors
-        dense = None
-        if ctx.receiver is None:
-            dense = _DenseReceiver(
-                weight_VH, bias_V, tokens=len(hidden_SH), layer=ctx.layer, needs=ctx.needs_input_grad
-            )
-        weight = weight_VH.to(ctx.layer.compute_dtype)
+        weight_gradient = torch.empty_like(weight_VH) if ctx.needs_input_grad[1] else None
+        bias_gradient = torch.empty_like(bias_V) if bias_V is not None and ctx.needs_input_grad[2] else None
+        weight, tiles = weight_VH.to(ctx.layer.compute_dtype), Tiles(ctx.temperature, like=weight_VH)
         result = torch.empty_like(hidden_SH)
-        for number, span in enumerate((dense or ctx.receiver).spans):
-            slopes = gradients[0][span] / ctx.temperature
-            tokens = [hidden_SH[span], targets_S[span], logsums_S[span], slopes]
-            if len(entropy_S):
-                tokens += [entropy_S[span], gradients[1][span] / ctx.temperature]
-            result[span] = _span_backward(ctx, dense or ctx.receiver, number, weight, bias_V, *tokens)
-        parameters = (None, None) if dense is None else (dense.weight, dense.bias)
-        return result, *parameters, None, None, None, None, None, None
+        step = ctx.layer.rows or max(1, len(hidden_SH))
+        for start in range(0, max(1, len(hidden_SH)), step):
+            span = slice(start, start + step)
+            tokens = [hidden_SH[span], targets_S[span], logsums_S[span], entropy_S[span]]
+            slopes = [each[span] / ctx.temperature for each in gradients]
+            height = max(CPU_ROWS, ctx.layer.cells // max(1, len(tokens[0])))
+            total, share = (torch.zeros_like(tokens[0], dtype=logsums_S.dtype) for _ in range(2))
+            # A CPU has no product of bf16 matrices with an fp32 result.
+            right_SH = tokens[0].to(logsums_S.dtype) if hidden_SH.device.type == "cpu" else tokens[0]
+            for first in range(0, len(weight), height):
+                rows = slice(first, min(len(weight), first + height))
+                logits = tiles.logits(tokens[0], weight[rows], None if bias_V is None else bias_V[rows])
+                left_SW = _slopes_of_logits(logits, rows, *tokens[1:], *slopes)
+                total += product(left_SW.to(weight.dtype), weight[rows], share.dtype, out=share)
+                if weight_gradient is not None:
+                    left_WS = left_SW.to(right_SH.dtype).t()
+                    if start == 0:
+                        product(left_WS, right_SH, weight_gradient.dtype, out=weight_gradient[rows])
+                    else:
+                        weight_gradient[rows] += product(left_WS, right_SH, weight_gradient.dtype)
+                if bias_gradient is not None:
+                    if start == 0:
+                        torch.sum(left_SW, 0, out=bias_gradient[rows])
+                    else:
+                        bias_gradient[rows] += left_SW.sum(0)
+            result[span] = total
+        return result, weight_gradient, bias_gradient, None, None, None, None
 
 
-def _span_backward(
-    ctx: Any,
-    receiver: Receiver,
-    span: int,
-    weight_VH: Tensor,
-    bias_V: Tensor | None,
-    hidden_SH: Tensor,
+def _slopes_of_logits(
+    logits_SW: Tensor,
+    rows: slice,
     targets_S: Tensor,
     logsums_S: Tensor,
+    entropy_S: Tensor,
     slopes_S: Tensor,
-    entropy_S: Tensor | None = None,
-    entropy_slopes_S: Tensor | None = None,
+    entropy_slopes_S: Tensor,
 ) -> Tensor:
-    """Return the gradient of a span's hidden states, and pass that of the weight's rows to the receiver."""
-    tiles = Tiles(ctx.temperature, like=weight_VH)
-    result, share = (torch.zeros_like(hidden_SH, dtype=logsums_S.dtype) for _ in range(2))
-    # A CPU has no product of bf16 matrices with an fp32 result.
-    right_SH = hidden_SH.to(logsums_S.dtype) if hidden_SH.device.type == "cpu" else hidden_SH
-    height = receiver.height(len(hidden_SH))
-    for start in range(0, len(weight_VH), height):
-        rows = slice(start, min(len(weight_VH), start + height))
-        if ctx.kept_logits:
-            logits = ctx.kept_logits[span][:, rows]
-        else:
-            bias = None if bias_V is None else bias_V[rows]
-            logits = tiles.logits(hidden_SH, weight_VH[rows], bias)
-        # d logprob / d logits is one at the target, minus the probabilities; d entropy / d logits is -p (log p + H).
-        logprobs = logits.sub_(logsums_S[:, None])
-        factors = -slopes_S[:, None]
-        if entropy_S is not None and entropy_slopes_S is not None:
-            factors = factors - (logprobs + entropy_S[:, None]).mul_(entropy_slopes_S[:, None])
-        left_SW = logprobs.exp_().mul_(factors)
-        inside = (targets_S >= rows.start) & (targets_S < rows.stop)
-        places = (targets_S - rows.start).clamp_(0, left_SW.shape[1] - 1)
-        left_SW.scatter_add_(1, places[:, None], (slopes_S * inside)[:, None])
-        left = left_SW.to(ctx.layer.compute_dtype)
-        result += product(left, weight_VH[rows], share.dtype, out=share)
-        receiver.take(span, rows, left_SW, right_SH)
-    return result
-
-
-class _DenseReceiver:
-    """Receiver that sums the gradient of weight and bias over all tokens, in memory allocated once."""
-
-    def __init__(
-        self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, layer: OutputLayer, needs: Sequence[bool]
-    ) -> None:
-        step = layer.rows or max(1, tokens)
-        self.spans = [slice(start, min(tokens, start + step)) for start in range(0, max(1, tokens), step)]
-        self.weight = torch.empty_like(weight_VH) if needs[1] else None
-        self.bias = torch.empty_like(bias_V) if bias_V is not None and needs[2] else None
-        self._cells = layer.cells
-
-    def height(self, tokens: int) -> int:
-        return max(CPU_ROWS, self._cells // tokens)
-
-    def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
-        if self.weight is not None:
-            left_WS = left_SW.to(hidden_SH.dtype).t()
-            if span == 0:
-                product(left_WS, hidden_SH, self.weight.dtype, out=self.weight[rows])
-            else:
-                self.weight[rows] += product(left_WS, hidden_SH, self.weight.dtype)
-        if self.bias is not None:
-            if span == 0:
-                torch.sum(left_SW, 0, out=self.bias[rows])
-            else:
-                self.bias[rows] += left_SW.sum(0)
+    """Turn a tile's logits into their gradient, in place; `entropy_S` is empty if no entropy was computed."""
+    # d logprob / d logits is one at the target, minus the probabilities p; d entropy / d logits is -p (log p + H).
+    logprobs = logits_SW.sub_(logsums_S[:, None])
+    factors = -slopes_S[:, None]
+    if len(entropy_S):
+        factors = factors - (logprobs + entropy_S[:, None]).mul_(entropy_slopes_S[:, None])
+    left_SW = logprobs.exp_().mul_(factors)
+    inside = (targets_S >= rows.start) & (targets_S < rows.stop)
+    places = (targets_S - rows.start).clamp_(0, left_SW.shape[1] - 1)
+    return left_SW.scatter_add_(1, places[:, None], (slopes_S * inside)[:, None])
 
 
 class Tiles:
@@ -285,12 +227,10 @@ class Tiles:
         self._like, self._wide = like, wide_dtype(like)
         self._buffer: Tensor | None = None
 
-    def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:
-        """Compute logits over the temperature, in fp32 or wider; the next tile overwrites them unless `keep`."""
+    def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute logits over the temperature, in fp32 or wider; the next tile overwrites them."""
         cells = len(hidden) * len(weight)
         if self._buffer is None or self._buffer.numel() < cells:
             self._buffer = self._like.new_empty(cells, dtype=self._wide)
         logits = wide_logits(hidden, weight, bias, out=self._buffer[:cells].view(len(hidden), len(weight)))
-        if keep:
-            self._buffer = None
         return logits.div_(self._temperature)

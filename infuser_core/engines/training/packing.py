@@ -4,8 +4,8 @@ A segment is `prompt | r1 | r2 | ...`: the prompt is computed once, and the posi
 the prompt's.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -163,21 +163,10 @@ class Packer:
         segments = _split_segments(groups, budget, short, only_trained=only_trained)
         return self._in_order(_fill_batches([[segment] for segment in sorted(segments, key=_shape_key)], budget, short))
 
-    def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
-        """Divide groups into micro-batches without splitting any; also returns the places of groups that are too large.
-
-        Groups that fit into `kept_tokens` come first (on an accelerator last), in micro-batches of at most that size.
-        Rows of advantage 0 are left out, and so are groups without other rows. Raises as `plan` does.
-        """
-        budget, short = self._budgets(groups)
-        by_group: dict[int, list[Segment]] = {}
-        for segment in _split_segments(groups, budget, budget, only_trained=True):
-            by_group.setdefault(segment.group, []).append(segment)
-        sizes = {place: _num_tokens(parts) for place, parts in by_group.items()}
-        whole = [parts for place, parts in by_group.items() if sizes[place] <= budget]
-        whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
-        too_large = [place for place in by_group if sizes[place] > budget]
-        return self._in_order(_fill_batches(whole, budget, short)), too_large
+    def plan_alone(self, groups: Sequence[TrainGroup]) -> Iterator[list[list[Segment]]]:
+        """Divide each group by itself into micro-batches, as `plan` does; none for a group without a gradient."""
+        for place, group in enumerate(groups):
+            yield [[replace(segment, group=place) for segment in segments] for segments in self.plan([group])]
 
     def _in_order(self, batches: list[list[Segment]]) -> list[list[Segment]]:
         """Put the longest rows first on an accelerator: a pass that runs out of memory does so at its start."""
@@ -188,11 +177,8 @@ class Packer:
         budget = max(self.token_budget, longest_row(groups)) if self.stretches else self.token_budget
         return budget, min(self.kept_tokens or budget, budget)
 
-    def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:
-        """Build the tensors of a micro-batch. Raises EngineError for mismatched rows.
-
-        `trim` leaves out the last token of every response of two or more: it predicts nothing and no token sees it.
-        """
+    def pack(self, segments: Sequence[Segment]) -> MicroBatch:
+        """Build the tensors of a micro-batch. Raises EngineError for mismatched rows."""
         device, dtype = self.device, self.dtype
         tokens: list[np.ndarray] = []
         positions: list[np.ndarray] = []
@@ -213,10 +199,9 @@ class Packer:
                     )
                 # The prompt's last token, which all responses share, predicts the first token of each.
                 predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
-                visible = input_length(row, trim=trim)
-                positions.append(np.arange(len(segment.prompt), len(segment.prompt) + visible))
-                tokens.append(np.asarray(row.token_ids[:visible], np.int64))
-                start += visible
+                positions.append(np.arange(len(segment.prompt), len(segment.prompt) + length))
+                tokens.append(np.asarray(row.token_ids, np.int64))
+                start += length
         rows = [(segment, row) for segment in segments for row in segment.rows]
         lengths = [len(row.token_ids) for _, row in rows]
         advantages = np.repeat([row.advantage for _, row in rows], lengths)
@@ -224,7 +209,7 @@ class Packer:
         return MicroBatch(
             input_ids=torch.from_numpy(np.concatenate(tokens)[None]).to(device),
             position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
-            layout=self.layout([shape_of(segment, trim=trim) for segment in segments], device=device),
+            layout=self.layout([shape_of(segment) for segment in segments], device=device),
             predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
             targets_S=_concatenate([row.token_ids for _, row in rows], np.int64).to(device),
             advantages_S=torch.from_numpy(advantages).to(device, dtype),
@@ -236,15 +221,9 @@ class Packer:
         )
 
 
-def input_length(row: TrainRow, *, trim: bool) -> int:
-    """Count the tokens of a response that enter the model."""
-    length = len(row.token_ids)
-    return length - 1 if trim and length > 1 else length
-
-
-def shape_of(segment: Segment, *, trim: bool = False) -> SegmentShape:
-    """Return the lengths of a segment's prompt and responses as they enter the model."""
-    return SegmentShape(prompt=len(segment.prompt), rows=[input_length(row, trim=trim) for row in segment.rows])
+def shape_of(segment: Segment) -> SegmentShape:
+    """Return the lengths of a segment's prompt and responses."""
+    return SegmentShape(prompt=len(segment.prompt), rows=[len(row.token_ids) for row in segment.rows])
 
 
 def _all_or_none(

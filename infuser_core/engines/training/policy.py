@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import hidden_states
-from infuser_core.engines.training.output_layer import OutputLayer, Receiver
+from infuser_core.engines.training.output_layer import OutputLayer
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.engines.training.recomputation import Recomputation
 from infuser_core.errors import EngineError
@@ -39,9 +39,9 @@ class ModelPolicy:
             )
         self.output = OutputLayer.of(head, compute_dtype, device or model.device)
 
-    def logprobs(self, batch: MicroBatch, *, temperature: float, receiver: Receiver | None = None) -> Tensor:
-        """Compute log pi(token) of every response token, [S]; `receiver`, if any, gets the output weight's gradient."""
-        return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature, receiver)
+    def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
+        """Compute log pi(token) of every response token, [S]."""
+        return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature)
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
         """Compute `logprobs`, and the entropy of the distribution of every response token, each [S]."""

@@ -1,14 +1,15 @@
 """AdamW over one flat buffer of all parameters, with the same operations as torch.optim.AdamW."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.config.optimizers import AdamWOptions
-from infuser_core.engines.training.flat import DEVICE_CHUNK, FlatBuffers, FlatParameters
+from infuser_core.engines.training.flat import FlatBuffers
 from infuser_core.engines.training.optimizer import Optimizer, named_moments
+from infuser_core.memory.sizes import CHUNK
 
 
 class AdamW(Optimizer[AdamWOptions]):
@@ -30,35 +31,31 @@ class AdamW(Optimizer[AdamWOptions]):
     def below_epsilon(self) -> float:
         least = self.options.eps**2 * (1.0 - self.options.beta2**self.steps)
         views = self._parameters.views(self.second).values()
-        counts = [sum(int((piece < least).sum()) for piece in view.flatten().split(DEVICE_CHUNK)) for view in views]
+        counts = [sum(int((piece < least).sum()) for piece in view.flatten().split(CHUNK)) for view in views]
         sizes = [float(view.numel()) for view in views]
         count, size = self._parameters.total(torch.tensor([sum(counts), sum(sizes)], dtype=torch.float64)).tolist()
         return count / size
 
     def state(self) -> dict[str, Tensor]:
-        views = self._views()
-        return named_moments(views.views(self.first), views.views(self.second))
+        views = self._parameters.views
+        return named_moments(views(self.first), views(self.second))
 
     def buffers(self) -> list[Tensor]:
         return [self.first, self.second]
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        flat, form = self._parameters, self.form
-        chunks = flat.chunks(gradient, reference, self.second)
-        parts = [partial_sums(g, ref, direction(g, v, form)) for g, ref, v in chunks]
-        return flat.total(torch.stack(parts).sum(0))
+        flat = self._parameters
+        return flat.total(direction_sums(flat.chunks(gradient, reference, self.second), self.form))
 
     @property
     def form(self) -> Elementwise:
         """Formula of Gamma at the current step (eq:adamw_moments)."""
         return Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
 
-    def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
-        return self.form, self._views().views(self.second)
 
-    def _views(self) -> FlatParameters:
-        assert isinstance(self._parameters, FlatParameters), "a rank's shard has no parameters by name"
-        return self._parameters
+def direction_sums(pieces: Iterable[tuple[Tensor, ...]], form: Elementwise) -> Tensor:
+    """Add up `partial_sums` of AdamW's direction over pieces of a gradient, a reference and v."""
+    return torch.stack([partial_sums(g, ref, direction(g, v, form)) for g, ref, v in pieces]).sum(0)
 
 
 def update(

@@ -5,7 +5,7 @@ Of the second moment the root is stored: it spans half as many decades, and Gamm
 Weights, gradients and the computation of a step are fp32.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.config.optimizers import AdamW8bitOptions
-from infuser_core.engines.training.flat import CPU_CHUNK, DEVICE_CHUNK, FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer, Rows, named_moments
+from infuser_core.engines.training.flat import FlatParameters, chunk_on
+from infuser_core.engines.training.optimizer import Optimizer, named_moments
 from infuser_core.engines.training.optimizers.adamw import update
 
 BLOCK = 256
@@ -47,18 +47,6 @@ class Moment:
         codes, state = quantize_blockwise(stored, code=_table(self._is_root, values.device), blocksize=BLOCK)
         self.codes.view(-1)[span] = codes
         self.scales[span.start // BLOCK : -(-span.stop // BLOCK)] = state.absmax
-
-    def __getitem__(self, rows: slice | Tensor) -> Tensor:
-        """Return some rows, by a slice or by their numbers; as `optimizer.Rows`."""
-        width = self.codes[0].numel()
-        if isinstance(rows, slice):
-            start, stop, _ = rows.indices(len(self.codes))
-            first = start * width // BLOCK * BLOCK
-            values = self.read(slice(first, stop * width))[start * width - first :]
-            return values.view(stop - start, *self.codes.shape[1:])
-        places = rows[:, None] * width + torch.arange(width, device=rows.device)
-        values = _table(self._is_root, rows.device)[self.codes[rows].flatten(1).int()] * self.scales[places // BLOCK]
-        return (values.square_() if self._is_root else values).to(self._dtype).view(-1, *self.codes.shape[1:])
 
 
 def zero_codes(parameter: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,12 +116,9 @@ class AdamW8bit(Optimizer[AdamW8bitOptions]):
         """Formula of Gamma at the current step (eq:adamw_moments)."""
         return Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
 
-    def elementwise(self) -> tuple[Elementwise, Mapping[str, Rows]]:
-        return self.form, self._second
-
     def _pieces(self, *buffers: Tensor) -> Iterator[tuple[Any, ...]]:
         """Iterate over pieces of every parameter: its name, the span of its elements, and this span of each buffer."""
-        size = CPU_CHUNK if self._flat.data.device.type == "cpu" else DEVICE_CHUNK
+        size = chunk_on(self._flat.data.device)
         views = [self._flat.views(buffer) for buffer in buffers]
         for name in self._first:
             flat = [each[name].view(-1) for each in views]

@@ -4,13 +4,12 @@ m <- momentum m + g; theta <- theta - rate (m, or g + momentum m with Nesterov m
 alone is that gradient.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import PLAIN, Elementwise, inner
+from infuser_core.algorithm.influence import inner
 from infuser_core.config.optimizers import Options
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer
@@ -58,12 +57,6 @@ class SGD(Optimizer[SGDOptions]):
         pairs = [(inner(ref, g), inner(g, g)) for g, ref in self._flat.chunks(gradient, reference)]
         dot, squares = (torch.stack(each).sum() for each in zip(*pairs, strict=True))
         return torch.stack([dot, dot, squares, squares])
-
-    def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
-        one = self._flat.data.new_ones(())
-        # Ones of every parameter's shape, in the memory of a single one.
-        ones = {name: one.expand(each.shape) for name, each in self._flat.views(self._flat.data).items()}
-        return PLAIN, ones
 
 
 OPTIMIZER = SGD
