@@ -197,6 +197,7 @@ def test_every_argument_that_is_set_here_is_reserved_but_for_one_that_may_be_rep
     (call,) = (each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "EngineArgs")
     fixed = {each.arg for each in call.keywords if each.arg}
     (tmp_path / CONFIG).write_text('{"r": 5, "target_modules": ["q_proj"]}')
+    (tmp_path / "config.json").write_text("{}")
     options = ServiceOptions(**ENGINE)
     own = engine_settings(options, model="model") | adapter_settings(options, tmp_path)
     assert own["max_lora_rank"] == 8
