@@ -170,6 +170,24 @@ def test_an_archive_is_read_like_its_folder(tmp_path, kind):
     assert headings(page.markdown) == expected, page.reason
 
 
+def test_a_chapter_that_includes_a_table_is_not_the_book(tmp_path):
+    files = {f"0{n}_part.asciidoc": f"== Part {n}\n\n{'Water runs downhill. ' * 20}\n" for n in (1, 2, 3)}
+    files["02_part.asciidoc"] += "\ninclude::table.asciidoc[]\n"
+    (item,) = taken(put(tmp_path / "in", files | {"table.asciidoc": "The table.\n"}), tmp_path)
+    page = convert_book(item.path, "book", LIMITS)
+    places = [page.markdown.index(text) for text in ("Part 1", "Part 2", "The table.", "Part 3")]
+    assert places == sorted(places) and page.markdown.count("The table.") == 1 and not page.removed
+
+
+def test_an_index_with_most_of_its_text_elsewhere_is_the_book_alone(tmp_path):
+    files = {f"parts/{n}.adoc": f"== Part {n}\n\n{'Water runs downhill. ' * 20}\n" for n in (1, 2)}
+    files["main.adoc"] = "".join(f"include::parts/{n}.adoc[]\n\n" for n in (1, 2))
+    (item,) = taken(put(tmp_path / "in", files | {f"notes{n}.adoc": f"Draft {n}. " * 200 for n in (1, 2)}), tmp_path)
+    page = convert_book(item.path, "book", LIMITS)
+    assert "Part 2" in page.markdown and "Draft" not in page.markdown
+    assert {*zip(page.removed, page.removed_for, strict=True)} == {("notes1.adoc", "unused"), ("notes2.adoc", "unused")}
+
+
 def test_parts_that_no_table_of_contents_names_are_told(tmp_path):
     (item,) = taken(put(tmp_path / "in", BOOKS["openstax"][0]), tmp_path)
     page = convert_book(item.path, "book", LIMITS)

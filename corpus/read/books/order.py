@@ -138,20 +138,28 @@ def order_by_inclusion(
 ) -> list[BookLayout]:
     """Find one book per folder: the file that includes others, is included by none and has the most text with them.
 
+    A chapter that includes a table is no book: if most of the file's text is its own, and the folder's other files that
+    none includes have more, all of these are the book, in the order of their names.
     `mark` is text that the book must have, such as LaTeX's beginning of the document.
     """
     files = [name for name in tree.names() if name.lower().endswith(tuple(suffixes))]
     below = {name: list(included_files(tree, name, include, suffixes)) for name in files}
     inner = {target for targets in below.values() for target in targets}
-    best: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for name in files:
-        if name in inner or not below[name]:
-            continue
-        text = inline_inclusions(tree, name, include, suffixes)
-        top = posixpath.dirname(name)
-        if mark in text and len(text) > best.get(top, (0, ""))[0]:
-            best[top] = (len(text), name)
-    return [BookLayout(root=name, parts=[BookPart(name=name)], base=top) for top, (_, name) in sorted(best.items())]
+        if name not in inner:
+            text = inline_inclusions(tree, name, include, suffixes)
+            if mark in text:
+                sizes.setdefault(posixpath.dirname(name), {})[name] = len(text)
+    layouts = []
+    for top, own in sorted(sizes.items()):
+        root = max((name for name in own if below[name]), key=own.__getitem__, default="")
+        if root and (2 * len(tree.text(root)) <= own[root] or 2 * own[root] >= sum(own.values())):
+            layouts.append(BookLayout(root=root, parts=[BookPart(name=root)], base=top))
+        elif root:
+            parts = [BookPart(name=name) for name in sorted(own, key=natural_key)]
+            layouts.append(BookLayout(root=top, parts=parts, base=top))
+    return layouts
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
