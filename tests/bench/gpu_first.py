@@ -195,7 +195,7 @@ def exact(device: torch.device, options: argparse.Namespace) -> None:
             trainer.forward_backward(dev, OBJECTIVE, denominator=4)
             reference = Path(folder) / "reference.safetensors"
             trainer.keep_gradient(reference)
-            gradient = trainer._flat.gradient.double().cpu()
+            gradient = trainer._flat.gradient.to("cpu", torch.float64, copy=True)
             similarities = trainer.probe(groups, OBJECTIVE, reference).similarities
             rows = [
                 [e.dot / e.direction_norm / e.reference_norm, e.direction_norm, e.gradient_norm] for e in similarities

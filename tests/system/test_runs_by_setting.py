@@ -195,13 +195,13 @@ def test_killed_under_another_optimizer_it_ends_in_the_same_bits(
     ("settings", "said"),
     [
         ("cotrain.optimizer.name=lion", "cotrain.optimizer.name: no optimizer 'lion'"),
-        ("cotrain.optimizer.name=lion", "one of adamw, muon, sgd; or my_package.my_optimizer"),
+        ("cotrain.optimizer.name=lion", "one of adamw, adamw8bit, muon, sgd; or my_package.my_optimizer"),
         ("cotrain.optimizer.constants={blend: 0.5}", "cotrain.optimizer: constants.blend: adamw has only none"),
         ("cotrain.optimizer={name: outside.lion, constants: {blend: a}}", "constants.blend = 'a': expected a float"),
         ("cotrain.optimizer.momentum=0.5", "adamw has no momentum"),
         ("cotrain.optimizer={name: sgd, beta2: 0.5}", "sgd has no beta2"),
         ("cotrain.optimizer={name: sgd, momentum: 1}", "cotrain.optimizer.momentum"),
-        ("engine.probe=fast", "engine.probe = fast: no longer a setting"),
+        ("engine.probe=fast", "engine.probe = 'fast': no longer a setting"),
         ("cotrain.optimizer.name=muon engine.trainer=deepspeed", "needs engine.trainer local"),
     ],
 )
