@@ -179,6 +179,17 @@ def test_a_chapter_that_includes_a_table_is_not_the_book(tmp_path):
     assert places == sorted(places) and page.markdown.count("The table.") == 1 and not page.removed
 
 
+def test_an_absolute_inclusion_begins_at_the_folder_of_the_sources(tmp_path):
+    files = {"docs/index.rst": ".. toctree::\n\n   part/routing\n", "docs/part/links.rst": "Not this one.\n"}
+    files |= {
+        "docs/part/routing.rst": "Routing\n=======\n\n.. include:: /links.rst\n",
+        "docs/links.rst": "Links cost.\n",
+    }
+    (item,) = taken(put(tmp_path / "in", files), tmp_path)
+    page = convert_book(item.path, "book", LIMITS)
+    assert "Links cost." in page.markdown and "Not this one." not in page.markdown, page.markdown
+
+
 def test_an_index_with_most_of_its_text_elsewhere_is_the_book_alone(tmp_path):
     files = {f"parts/{n}.adoc": f"== Part {n}\n\n{'Water runs downhill. ' * 20}\n" for n in (1, 2)}
     files["main.adoc"] = "".join(f"include::parts/{n}.adoc[]\n\n" for n in (1, 2))

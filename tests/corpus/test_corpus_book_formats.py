@@ -425,6 +425,12 @@ def test_a_box_of_asciidoc_leaves_no_stars(tmp_path):
     assert "What a set holds\n\nValues." in page.markdown and page.markdown.count("****") == 1, page.markdown
 
 
+def test_html_that_asciidoc_passes_on_is_text(tmp_path):
+    text = '== A pass:[<span class="keep">whole</span>]\n\nSee pass:m[<em>a[0]</em>, as <code>c</code>] here.\n\n----\npass:[<b>]\n----\n'
+    markdown = convert(written(tmp_path, "book.adoc", text)).markdown
+    assert "A whole" in markdown and "See a\\[0\\], as `c` here." in markdown and "pass:[<b>]" in markdown, markdown
+
+
 def test_lines_of_asciidoc_whose_conditions_hold_are_kept(tmp_path):
     text = (
         "ifndef::parts[:parts: more/]\nifdef::parts[:said: yes]\n\n[[gates]]\n= Gates\n\nA gate {said} holds.\n\n"

@@ -24,17 +24,20 @@ FEWEST = 3
 
 
 def resolve_name(tree: BookTree, name: str, other: str, suffixes: Sequence[str]) -> str:
-    """Path of the file to which the file `name` refers as `other`, from its folder or one above; empty without one."""
+    """Path of the file to which the file `name` refers as `other`; empty without one.
+
+    It is looked for in the file's folder and those above; an absolute path begins at one of these, the topmost first.
+    """
     names = set(tree.names())
-    folder = posixpath.dirname(name)
-    while True:
+    folders = [posixpath.dirname(name)]
+    while folders[-1]:
+        folders.append(posixpath.dirname(folders[-1]))
+    for folder in reversed(folders) if other.startswith("/") else folders:
         for suffix in ("", *suffixes):
-            path = posixpath.normpath(posixpath.join(folder, other + suffix))
+            path = posixpath.normpath(posixpath.join(folder, other.lstrip("/") + suffix))
             if path in names:
                 return path
-        if not folder:
-            return ""
-        folder = posixpath.dirname(folder)
+    return ""
 
 
 def inline_inclusions(

@@ -34,6 +34,9 @@ SHIFT = re.compile(r"(?m)^(?![ \t]).*?<<[ \t][^<>\n]*>>.*$")
 """A line with shift operators, which pandoc takes for a reference."""
 WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
 """The caret after a link's text, which makes the link open in a new window."""
+PASSED = re.compile(r"\bpass:[a-z,]*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]")
+"""Markup of the output, in practice HTML, which pandoc prints."""
+CODE_TAG, TAG = re.compile(r"</?code>"), re.compile(r"</?[A-Za-z][^<>\n]*>")
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
 NAME = re.compile(r"[^,+]+")
@@ -104,6 +107,7 @@ def _part_blocks(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _clean_text(text: str) -> str:
+    text = PASSED.sub(lambda passed: TAG.sub("", CODE_TAG.sub("`", passed[1])), text)
     text = SHIFT.sub(lambda line: line[0].replace("<< ", "&lt;&lt; "), text)
     text = WINDOW.sub(r"\1", REFERENCE.sub(_reference_text, text))
     text = HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
