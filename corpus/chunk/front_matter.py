@@ -15,7 +15,7 @@ from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel
 from infuser_core.schemas import Page
 
-RULES = 5
+RULES = 6
 """Version of the rules, for recipes: the titles below, and the subsections that are excluded with them."""
 
 FRONT = re.compile(
@@ -57,6 +57,8 @@ FRONT_SHARE = 0.35
 """Largest share of the text that can come before the first chapter, or be excluded with one title."""
 BACK_SHARE = 0.5
 """Share of the text, from its start, in which no end marker is recognised."""
+TITLES = 2
+"""Most headings above the level of the first chapter that come before it: the book's title, its subtitle or author."""
 HEADINGS_PER_PROMPT = 300
 """Headings in one prompt; a longer book takes several."""
 MAX_TOKENS = 256
@@ -137,8 +139,8 @@ def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> Boo
     """Find the first chapter, numbered 1 or 0, and the end marker, after which all chapters are closing matter."""
     length = parts[-1].end if parts else 0
     headed = [place for place, part in enumerate(parts) if part.path]
-    early = (place for place in headed if parts[place].start <= FRONT_SHARE * length)
-    first = next((place for place in early if FIRST.fullmatch(parts[place].path[-1].strip(" *_"))), None)
+    early = [place for place in headed if parts[place].start <= FRONT_SHARE * length]
+    first = next((place for place in early if _is_first_chapter(parts, place)), None)
     depth = level_of(parts[first]) if first is not None else min((level_of(parts[n]) for n in headed), default=0)
     end = length
     for place in reversed(headed):
@@ -149,6 +151,14 @@ def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> Boo
         end = parts[place].start
     start = parts[first].start if first is not None else 0
     return BookBounds(source_id=source_id, first=start, end=end, decided_by="rules", problem=problem)
+
+
+def _is_first_chapter(parts: Sequence[Section], place: int) -> bool:
+    """Whether a section is numbered as the first chapter, and not a numbered step in a chapter without a number."""
+    if not FIRST.fullmatch(parts[place].path[-1].strip(" *_")):
+        return False
+    above = (part for part in parts[:place] if part.path and level_of(part) < level_of(parts[place]))
+    return sum(not FRONT.fullmatch(bare_title(part.path[-1])) for part in above) <= TITLES
 
 
 def bare_title(title: str) -> str:

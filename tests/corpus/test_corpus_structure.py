@@ -58,6 +58,13 @@ def test_a_chapter_far_into_the_book_is_not_the_first():
     assert titles(text) == []
 
 
+def test_a_numbered_step_of_a_chapter_is_not_the_first_chapter():
+    steps = "# Wugs\n\nx\n\n# Blicks\n\ny\n\n# Daxes\n\n## 1. Count them\n\nz"
+    assert titles(f"{steps}\n\n# Feps\n\n{BODY * 2}\n") == []
+    # Below the title of the book and its subtitle, a chapter has a lower level.
+    assert titles(f"# Wugs\n\n# A course\n\n## Thanks\n\nx\n\n## 1 Blicks\n\n{BODY}\n")[-1] == "## Thanks"
+
+
 def test_everything_from_the_end_marker_on_goes():
     back = "# Bibliography\n\nz\n\n# Index\n\n## A\n\nwug, 3\n"
     text = f"# 1 Wugs\n\n{BODY}\n\n## References\n\nold\n\n# 2 Blicks\n\n{BODY}\n\n{back}"
