@@ -202,7 +202,6 @@ bench-corpus: venv .venv-readers/.installed
 	.venv-readers/bin/pip install --quiet docling-rs==2.52.7 docling-parse==7.23.1 kreuzberg==4.10.4 pypdfium2==5.15.2 typst==0.15.2
 	touch $@
 
-
 # Model-written programs run in bubblewrap. On Debian, root installs it here; other users see what is missing.
 sandbox:
 	@command -v bwrap >/dev/null \

@@ -12,7 +12,7 @@ from corpus.find.registry import Coverage
 from corpus.find.search import FailedQuery
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
-from corpus.read.doubt import Doubtful
+from corpus.read.doubt import LARGE_LOSS, Doubtful
 from infuser_core.cotrain.phases.parts.health import missing_inclusions_warning
 from infuser_core.errors import quantity
 from infuser_core.schemas import Document
@@ -31,8 +31,6 @@ _HINTS = {
 }
 _HINT = "sources.parquet has the reason of each"
 _MAX_REJECTED = 5
-_LARGE_LOSS = 1 / 3
-"""Share of a book's characters lost to doubt from which the report names what may read it."""
 _OF_PAGES = "marker or docling (corpus.convert.helper), which read the printed page"
 _READERS: Mapping[str, str] = {
     Doubtful.FORMULA: _OF_PAGES,
@@ -135,7 +133,7 @@ def collect_facts(
 
 def _reader_of(row: PoolSource) -> str:
     """Remedy for a book that loses much of its text to doubt; empty if it loses little."""
-    if row.doubt <= _LARGE_LOSS:
+    if row.doubt <= LARGE_LOSS:
         return ""
     return _READERS.get(row.doubtful_for, _OTHER_EDITION) if row.converter.startswith("embedded") else _OTHER_EDITION
 

@@ -21,7 +21,7 @@ from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.books.tree import decode_text
 from corpus.read.converters import pdfium
-from corpus.read.doubt import Doubt, Doubtful, doubt_by_page
+from corpus.read.doubt import LARGE_LOSS, Doubt, Doubtful, doubt_by_page
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import STYLE, clean_markup
 from corpus.read.page import ConversionJob, RemovedText, SharedResources, page_of
@@ -35,8 +35,6 @@ NEEDS_OCR = "needs_ocr"
 """Reason for the rejection of a file that a visual converter may read."""
 SCANS = "rapidocr"
 """Visual converter for books without a usable text layer that needs no network and no accelerator."""
-MAX_DOUBT = 1 / 3
-"""Share of a book's characters on pages with a doubtful paragraph above which a visual converter is preferred."""
 TEXT = "text-3"
 """Name and version of the converter of files that are Markdown or plain text already."""
 SETTINGS = re.compile(
@@ -163,7 +161,7 @@ def _find_doubt(page: Page) -> str:
     doubts = doubt_by_page(page.markdown, page.page_starts)
     characters = sum(doubt.characters for doubt in doubts)
     share = sum(doubt.characters for doubt in doubts if doubt.passages) / max(characters, 1)
-    if share <= MAX_DOUBT:
+    if share <= LARGE_LOSS:
         return ""
     passages = [passage for doubt in doubts for passage in doubt.passages]
     reason, passage = Doubt(characters=characters, passages=passages).heaviest

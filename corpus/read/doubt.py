@@ -22,6 +22,10 @@ UNREAD = (MARK, "<!-- formula-not-decoded -->")
 """That comment, and docling's."""
 
 
+LARGE_LOSS = 1 / 3
+"""Share of a book's characters with doubt above which another converter should read it."""
+
+
 class Doubtful(StrEnum):
     """Reasons to doubt a paragraph, by the columns of `schemas.DoubtShares`; the first one that holds counts."""
 

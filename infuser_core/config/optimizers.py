@@ -88,7 +88,9 @@ class AdamW8bitOptions(AdamWOptions):
     """Constants of AdamW with 8-bit moments: AdamW's own. Available without torch, as the planner suggests it."""
 
     trainers: ClassVar[tuple[str, ...]] = ("local",)
-    moment_bytes: ClassVar[float] = 1 + 4 / 256
+    block: ClassVar[int] = 256
+    """Numbers of a moment that share a scale in fp32."""
+    moment_bytes: ClassVar[float] = 1 + 4 / block
     extra: ClassVar[str] = "bitsandbytes"
 
 

@@ -20,7 +20,7 @@ from infuser_core.planning.setup import Setup
 from infuser_core.store.verify import format_size
 from infuser_core.terminal import format_rows
 
-OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml, eight-gpus-split.yaml or 24-gb.yaml"
+OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
 """Ready-made engine settings that the text recommends."""
 
 

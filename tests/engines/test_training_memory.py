@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
 from infuser_core.engines.training.checkpoint import count_weights
-from infuser_core.engines.training.packing import Packer, Segment
+from infuser_core.engines.training.packing import Packer, Segment, longest_row
 from infuser_core.errors import EngineError
 from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import CHUNK, LAYERS, LOGIT_CELLS, PRODUCTS, activation_bytes_per_token
@@ -207,12 +207,16 @@ def test_rows_that_fit_below_the_limit_share_micro_batches_below_it(shapes: list
 def test_groups_by_themselves_share_no_micro_batch(shapes: list, kept: int) -> None:
     groups = make_groups(shapes)
     groups[0] = replace(groups[0], rows=[replace(row, advantage=0.0) for row in groups[0].rows])
-    planned = list(packer(kept).plan_alone(groups))
+    alone = packer(kept)
+    planned = [batches for _, batches in alone.plan_alone(groups)]
     assert not planned[0] and len(planned) == len(groups)
     for place, (group, batches) in enumerate(zip(groups, planned, strict=True)):
         assert {each.group for batch in batches for each in batch} <= {place}
         rows = sorted(row for batch in batches for each in batch for row in each.places)
         assert rows == [row for row, each in enumerate(group.rows) if each.advantage]
+    accelerated = [place for place, _ in replace(alone, device=torch.device("cuda")).plan_alone(groups)]
+    lengths = [longest_row([groups[place]]) for place in accelerated]
+    assert sorted(accelerated) == [*range(len(groups))] and lengths == sorted(lengths, reverse=True)
 
 
 @given(shapes=st.lists(ROWS, min_size=1, max_size=6), kept=st.integers(0, 64))

@@ -2,6 +2,7 @@
 
 from math import exp
 
+from infuser_core.cotrain.rewards.variance import reward as variance_of
 from infuser_core.schemas import InfluenceScore
 
 NEEDS_INFLUENCE = False
@@ -11,5 +12,4 @@ WIDTH = 0.01
 
 def reward(score: InfluenceScore) -> float:
     """exp(-(v - 1/4)^2 / (2 * 0.01)) with v = p (1 - p): 1 at p = 1/2, exp(-3.125) at both ends, never 0."""
-    variance = score.solver_accuracy * (1.0 - score.solver_accuracy)
-    return exp(-((variance - 0.25) ** 2) / (2.0 * WIDTH))
+    return exp(-((variance_of(score) - 0.25) ** 2) / (2.0 * WIDTH))

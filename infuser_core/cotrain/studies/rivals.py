@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from infuser_core.cotrain.rewards.variance import reward as variance_of
 from infuser_core.cotrain.studies.question_gradients import QuestionGradients, centred_rewards
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout
 
@@ -54,8 +55,7 @@ class Rivals:
         batch = []
         for row in scores:
             own = answers[row.question_id]
-            learnability = row.solver_accuracy * (1 - row.solver_accuracy)
-            weight = learnability / row.gradient_norm if row.gradient_norm else 0.0
+            weight = variance_of(row) / row.gradient_norm if row.gradient_norm else 0.0
             batch.append((own, [weight * advantage for advantage in centred_rewards(own)]))
         from infuser_core.engines.hf.causal_lm import embed_texts
 

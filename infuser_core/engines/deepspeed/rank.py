@@ -251,7 +251,7 @@ class DeepSpeedRank:
         scores: dict[int, list[float]] = {}
         # Without short micro-batches, so that a question is one.
         packer = replace(self._packer, kept_tokens=0)
-        batches = [batch for plan in packer.plan_alone([part.group for part in whole]) for batch in plan]
+        batches = [batch for _, plan in packer.plan_alone([part.group for part in whole]) for batch in plan]
         assert len(batches) == len(whole), "a question of several micro-batches is shared"
         for segments in self._padded(batches):
             batch = packer.pack(segments or [padding()])

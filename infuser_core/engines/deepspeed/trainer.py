@@ -286,7 +286,7 @@ class DeepSpeedTrainer:
     ) -> tuple[list[list[RankRows]], list[list[list[RankRows]]]]:
         """Divide questions: those that fit into one rank's micro-batch, by rank; the others, by question and rank."""
         packer = Packer(device=torch.device("cpu"), dtype=torch.float32, **self._budget.limits() | {"kept_tokens": 0})
-        places = {place for place, batches in enumerate(packer.plan_alone(groups)) if len(batches) > 1}
+        places = {place for place, batches in packer.plan_alone(groups) if len(batches) > 1}
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = []
         for place in sorted(places):

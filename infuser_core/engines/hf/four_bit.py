@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.adapters import linear_layers
+from infuser_core.store.adapter_files import PACKING
 
-KIND = "nf4"
+KIND = str(PACKING["bnb_4bit_quant_type"])
 
 
 class FourBitLinear(bitsandbytes.nn.Linear4bit):  # type: ignore[misc]

@@ -132,7 +132,7 @@ class FlatTrainer:
     ) -> ProbeResult:
         gradient, tally = self._flat.gradient, PassTally()
         sums = torch.zeros(len(groups), 4, dtype=torch.float64, device=gradient.device)
-        for place, batches in enumerate(self._packer.plan_alone(groups)):
+        for count, (place, batches) in enumerate(self._packer.plan_alone(groups), 1):
             for segments in batches:
                 batch = self._packer.pack(segments)
                 with self._clock.computing():
@@ -143,7 +143,7 @@ class FlatTrainer:
                 with torch.no_grad(), self._clock.computing():
                     sums[place] = self._optimizer.sums(gradient, direction)
                     gradient.zero_()
-            progress(place + 1, len(groups), tally.tokens)
+            progress(count, len(groups), tally.tokens)
         return probe_result(groups, sums, self._flat.norm(direction), tally.logprobs)
 
     def take_use(self) -> DeviceUse:

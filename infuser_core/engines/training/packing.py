@@ -163,10 +163,15 @@ class Packer:
         segments = _split_segments(groups, budget, short, only_trained=only_trained)
         return self._in_order(_fill_batches([[segment] for segment in sorted(segments, key=_shape_key)], budget, short))
 
-    def plan_alone(self, groups: Sequence[TrainGroup]) -> Iterator[list[list[Segment]]]:
-        """Divide each group by itself into micro-batches, as `plan` does; none for a group without a gradient."""
-        for place, group in enumerate(groups):
-            yield [[replace(segment, group=place) for segment in segments] for segments in self.plan([group])]
+    def plan_alone(self, groups: Sequence[TrainGroup]) -> Iterator[tuple[int, list[list[Segment]]]]:
+        """Divide each group by itself into micro-batches, as `plan` does; none for a group without a gradient.
+
+        Yields every group's place with its micro-batches: those of the longest rows first on an accelerator.
+        """
+        places = sorted(range(len(groups)), key=lambda place: longest_row([groups[place]]))
+        for place in range(len(groups)) if self.device.type == "cpu" else places[::-1]:
+            batches = self.plan([groups[place]])
+            yield place, [[replace(segment, group=place) for segment in segments] for segments in batches]
 
     def _in_order(self, batches: list[list[Segment]]) -> list[list[Segment]]:
         """Put the longest rows first on an accelerator: a pass that runs out of memory does so at its start."""

@@ -3,6 +3,9 @@
 It needs no dev set. Learnability V = p (1 - p) replaces the norm of the gradient, which grows with short answers.
 """
 
+import numpy as np
+
+from infuser_core.cotrain.rewards.variance import reward as variance_of
 from infuser_core.cotrain.studies.candidates import Candidate, cosine_of
 
 
@@ -10,8 +13,6 @@ def score(question: Candidate) -> float | None:
     """Mean over the other candidates j of V V_j cos(g, g_j)."""
     if question.rival is None:
         return None
-    rate = question.stored.solver_accuracy
-    learnability = rate * (1 - rate)
-    norm = float((question.rival.learnable_N @ question.rival.learnable_N) ** 0.5)
-    everyone = cosine_of(question.gradient_N, question.rival.learnable_N) * norm
+    learnability, everyone_N = variance_of(question.stored), question.rival.learnable_N
+    everyone = cosine_of(question.gradient_N, everyone_N) * float(np.linalg.norm(everyone_N))
     return learnability * (everyone - learnability) / max(question.rival.candidates - 1, 1)

@@ -18,8 +18,7 @@ from infuser_core.engines.training.flat import FlatParameters, chunk_on
 from infuser_core.engines.training.optimizer import Optimizer, named_moments
 from infuser_core.engines.training.optimizers.adamw import update
 
-BLOCK = 256
-"""Numbers that share a scale."""
+BLOCK = AdamW8bitOptions.block
 
 
 class Moment:
