@@ -32,6 +32,7 @@ from infuser_core.schemas import (
     Update,
 )
 from infuser_core.store import pruned
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
@@ -262,14 +263,18 @@ def score_influence(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
+        dev = Catalogue(run.store.root).input_ref(gradient.key, "rollouts") if gradient and settings.step else None
+        checkpoint = run.checkpoint(solver, Role.SOLVER)
         scored = score_phase.score_influence(
             run.store.rows(questions, "questions", Question),
             run.store.rows(rollouts, "rollouts", Rollout),
-            run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
+            run.pool.trainer(checkpoint),
             settings,
             reference=reference,
             reference_norm=norm,
             workspace=workspace,
+            dev=run.store.rows(dev, "rollouts", Rollout) if dev else (),
+            checkpoint=checkpoint,
             progress=progress,
         )
         scores = scored.scores

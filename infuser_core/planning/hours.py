@@ -169,13 +169,24 @@ def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseW
     if influence:
         flops = {TRAINING: gradient_flops(config, shape, varied_dev)}
         phases.append(PhaseWork(name=Phase.DEV_GRADIENT, work=varied_dev, flops=flops))
-        flops = {SCORING: scoring_flops(config, shape, varied)}
+        if cotrain.influence == "measured":
+            steps = cotrain.influence_steps * gradient_flops(config, shape, varied)
+            flops = {TRAINING: steps, SCORING: varied.groups * varied_dev.forward(shape)}
+        else:
+            flops = {SCORING: scoring_flops(config, shape, varied)}
         phases.append(PhaseWork(name=Phase.SCORE_INFLUENCE, work=varied, flops=flops))
     if cotrain.generator.update:
         phases.append(update(Phase.UPDATE_GENERATOR, generation, cotrain.generator.minibatch, scored=False))
     if cotrain.solver.update:
         work = varied_dev if cotrain.dev_only else varied
-        phases.append(update(Phase.UPDATE_SOLVER, work, cotrain.solver.minibatch, scored=influence))
+        phases.append(
+            update(
+                Phase.UPDATE_SOLVER,
+                work,
+                cotrain.solver.minibatch,
+                scored=influence and cotrain.influence != "measured",
+            )
+        )
     return phases
 
 

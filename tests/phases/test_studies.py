@@ -17,6 +17,7 @@ from stock_engines import local_trainer
 from infuser_core.algorithm.advantage import centre
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.cotrain.phases.dev_gradient import DevSettings
+from infuser_core.cotrain.phases.parts.real_steps import reweighted_measure
 from infuser_core.cotrain.phases.score_influence import ScoreSettings, score_influence
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.cotrain.studies.candidates import (
@@ -27,7 +28,7 @@ from infuser_core.cotrain.studies.candidates import (
     ranks_within,
     values_by_score,
 )
-from infuser_core.cotrain.studies.effects import exact_measure, reweighted_measure, sample_questions, step_effects
+from infuser_core.cotrain.studies.effects import exact_measure, sample_questions, step_effects
 from infuser_core.cotrain.studies.gradients import GradientSettings, gradient_quality, inner_products
 from infuser_core.cotrain.studies.question_gradients import load_flat
 from infuser_core.cotrain.studies.selection import (

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from infuser_core.algorithm.advantage import centre
+from infuser_core.cotrain.phases.parts.real_steps import Measure
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, logprobs_by_rollout, train_group
 from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, values_by_score
-from infuser_core.cotrain.studies.effects import Measure
 from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.evaluation.statistics.bootstrap import estimate
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
