@@ -152,15 +152,20 @@ gpu-kit: $(VENV)/.deepspeed
 	rm -rf build/gpu-kit
 	$(BIN)/python tests/bench/gpu_kit.py build/gpu-kit --vllm
 
-# Such a machine on a CPU: its Python and torch, the kit without vLLM, engine tests, gpu_first.py and a nano run.
+# Such a machine on a CPU: its Python and torch, the kit without vLLM, engine tests, gpu_first.py, a nano run, ZeRO-2 and
+# ZeRO-3 on two ranks, and SmolLM2.
 STAND_IN := .venv-gpu/bin/python
 ENGINE_TESTS := $(addprefix tests/engines/test_,trainer.py engine_probe.py hf_sampler.py output_layer.py engine_attention.py \
   optimizers.py training_memory.py adapters.py)
-gpu-stand-in: .venv-gpu/.installed
+STAND_IN_RUN := INFUSER_STORE=build/gpu-store PYTHONPATH=. $(STAND_IN) -m flows.cli.main run
+SHORT := --set cotrain.iterations=1 --set 'evaluate.benchmarks=[]'
+gpu-stand-in: .venv-gpu/.installed models/smollm2 books/hmmer
 	PYTHONPATH=. $(STAND_IN) -m pytest -q -p no:cacheprovider $(ENGINE_TESTS)
 	PYTHONPATH=. $(STAND_IN) tests/bench/gpu_first.py all --device cpu --shape tiny --groups 2 --prompt 16 --response 16 --decode 8
 	rm -rf build/gpu-store
-	INFUSER_STORE=build/gpu-store PYTHONPATH=. $(STAND_IN) -m flows.cli.main run nano --set cotrain.iterations=2
+	$(STAND_IN_RUN) nano --set cotrain.iterations=2
+	for stage in 2 3; do $(STAND_IN_RUN) nano configs/engine/deepspeed-cpu.yaml --set engine.zero_stage=$$stage $(SHORT) || exit 1; done
+	$(STAND_IN_RUN) configs/smollm2.yaml $(SHORT)
 
 .venv-gpu/.installed: python-3.12-path = $(lastword python3.12 $(sort $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python)))
 .venv-gpu/.installed:
