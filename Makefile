@@ -164,7 +164,7 @@ gpu-stand-in: .venv-gpu/.installed models/smollm2 books/hmmer
 	PYTHONPATH=. $(STAND_IN) tests/bench/gpu_first.py all --device cpu --shape tiny --groups 2 --prompt 16 --response 16 --decode 8
 	rm -rf build/gpu-store
 	$(STAND_IN_RUN) nano --set cotrain.iterations=2
-	for stage in 2 3; do $(STAND_IN_RUN) nano configs/engine/deepspeed-cpu.yaml --set engine.zero_stage=$$stage $(SHORT) || exit 1; done
+	for stage in 2 3; do $(STAND_IN_RUN) nano configs/engine/deepspeed-cpu.yaml --set engine.zero_stage=$$stage --set seed=$$stage $(SHORT) || exit 1; done
 	$(STAND_IN_RUN) configs/smollm2.yaml $(SHORT)
 
 .venv-gpu/.installed: python-3.12-path = $(lastword python3.12 $(sort $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python)))
