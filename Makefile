@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -133,6 +133,11 @@ bench-seeds: venv
 experiments-nano: venv sandbox
 	$(MAKE) --jobs 2 anchors
 	$(BIN)/python tests/bench/experiments.py
+
+# Rewards of the generator at equal compute, three worlds: about three hours on two cores.
+curricula: venv
+	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-worlds.yaml
+	$(BIN)/python tests/bench/curricula.py --measure
 
 bench-gpu: venv
 	$(BIN)/python tests/bench/gpu.py

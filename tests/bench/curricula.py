@@ -1,6 +1,6 @@
 """Curricula at equal compute: what the generator is paid for, in three worlds. `make curricula` runs them.
 
-The sweep files hold arms, hypotheses and stopping rule. With `--store ROOT` the finished runs are measured and kept in
+The sweep files hold arms, hypotheses and stopping rule. With `--measure` the store's finished runs are measured and kept in
 `curricula.json`; without it `docs/curricula.md` is written from that file, so that anybody gets the same page.
 """
 
@@ -17,6 +17,7 @@ from compute import cumulative, flops_by_iteration
 from paired import Difference, paired
 from worlds import UNCOVERED
 
+from infuser_core import settings
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases.select import best_index
 from infuser_core.evaluation.models import find_model
@@ -185,38 +186,82 @@ def table(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def verdicts(rows: Sequence[Row], rule: str) -> dict[str, list[str]]:
+    """Rivals by where influence minus them is: ahead, level or behind."""
+    result: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
+    for arm in (arm for arm in ARMS if arm != OURS and values(rows, arm, rule)):
+        difference = gap(rows, arm, rule)
+        place = "level" if abs(difference.mean) <= difference.half else "ahead" if difference.mean > 0 else "behind"
+        result[place].append(arm)
+    return result
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What influence is ahead of in every world, and what it is not ahead of somewhere, at equal compute."""
+    found = [verdicts(own, "compute") for own in by_world(rows).values()]
+    everywhere = [arm for arm in ARMS if found and all(arm in each["ahead"] or not _has(each, arm) for each in found)]
+    everywhere = [arm for arm in everywhere if arm != OURS]
+    rest = [arm for arm in ARMS if arm not in (OURS, *everywhere)]
+    ahead = ", ".join(f"`{arm}`" for arm in everywhere) or "no rival"
+    text = f"At equal compute, a generator that is paid for influence is ahead of {ahead} in every world tried here"
+    if rest:
+        text += f"; it is not ahead of {', '.join(f'`{arm}`' for arm in rest)} in at least one of them"
+    return f"{text}."
+
+
+def _has(found: Mapping[str, Sequence[str]], arm: str) -> bool:
+    return any(arm in arms for arms in found.values())
+
+
+def by_world(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of the worlds of which at least two seeds are kept."""
+    groups = {world.title: [row for row in rows if row["world"] == world.title] for world in WORLDS}
+    return {title: own for title, own in groups.items() if len({row["seed"] for row in own}) > 1}
+
+
 def page(rows: Sequence[Row]) -> str:
     """The page as Markdown."""
-    lines = [*INTRODUCTION]
+    groups = by_world(rows)
+    lines = ["# Curricula at equal compute", "", summary(rows), "", *METHOD]
     for world in WORLDS:
-        own = [row for row in rows if row["world"] == world.title]
-        if len({row["seed"] for row in own}) > 1:
+        if own := groups.get(world.title):
             seeds = len({row["seed"] for row in own})
             lines += [
                 "",
                 f"## {world.title}",
                 "",
-                f"{seeds} seeds, `configs/sweep/{world.sweep}.yaml`.",
+                f"`configs/sweep/{world.sweep}.yaml`, {seeds} seeds.",
                 "",
                 *table(own),
             ]
     return "\n".join([*lines, ""])
 
 
-INTRODUCTION = (
-    "# Curricula at equal compute",
+METHOD = (
+    "The arms differ in what the generator is paid for. `influence` is the paper's score, `raw-influence` the cosine without the "
+    "preconditioner as in GradAlign. `measured-influence` takes a real optimizer step on each question with a copy of the solver and "
+    "measures the dev objective before and after, as SOAR pays its teacher, but question by question, because an advantage within a "
+    "document's group needs a reward per question; the objective is estimated on the answers from which the dev gradient comes. "
+    "`uncertainty` is R-Zero's reward, `random` a random number per question, and `fixed-generator` is never updated.",
     "",
-    "TODO",
+    "Compute is counted in FLOPs of the model for sampling and for every pass of a trainer, scoring included "
+    "(`tests/bench/compute.py`); validation, which all arms share, is not. *Same FLOPs*: the checkpoint with the best validation accuracy among "
+    "those, every five iterations, that cost at most what `influence` spends in 30 iterations on the same seed. *30 iterations*: the "
+    "best among the first 30. Exact accuracy is the probability of sound replies over all operand pairs of the test split, mean "
+    "and standard deviation over seeds. Differences are paired by seed, with t intervals that hold for all rivals of a table together at 95% "
+    "(Bonferroni). The sweep files state hypotheses and stopping rule, written before the runs.",
+    "",
+    "All of it is the nano lab: a toy world with room for improvement. `make curricula` runs the sweeps and writes this page from "
+    "`tests/bench/curricula.json`; an interrupted pass continues where it stopped.",
 )
 
 
 def main() -> None:
     """Measure where a store is named, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", type=Path, help="store of the sweeps' runs")
-    chosen = parser.parse_args()
-    if chosen.store:
-        text = json.dumps(collect(chosen.store), separators=(",", ":")).replace('},{"world"', '},\n{"world"')
+    parser.add_argument("--measure", action="store_true", help="measure the finished runs of INFUSER_STORE first")
+    if parser.parse_args().measure:
+        text = json.dumps(collect(settings.store_root()), separators=(",", ":")).replace('},{"world"', '},\n{"world"')
         KEPT.write_text(text + "\n", encoding="utf-8")
     PAGE.write_text(page(read_kept()), encoding="utf-8")
     print(PAGE)
