@@ -280,6 +280,7 @@ def selection_study(
     draws: int,
     samples: int | None,
     ranked: bool,
+    leave_out: bool = False,
 ) -> Work:
     """Train equally on selected and on random questions; measure held-out accuracy, exactly if `samples` is None."""
     run, replies = study.run, [] if samples else _replies(study)
@@ -290,6 +291,7 @@ def selection_study(
         draws=draws,
         samples=0 if replies else samples or SAMPLES,
         ranked=ranked,
+        leave_out=leave_out,
     )
 
     def answer_held_out(after: Checkpoint) -> list[Rollout]:

@@ -339,6 +339,15 @@ def test_arms_have_one_size_and_the_score_orders_them(cosines: list[float], seed
     assert all(names == [name for name in known if name in names] for names in made.values())
 
 
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=40), st.integers(0, 5))
+def test_an_arm_that_leaves_its_questions_out_trains_on_all_others(cosines: list[float], seed: int) -> None:
+    named = scores(preconditioned_cosine=cosines)
+    own = by_name(select_questions(named, SELECTION, seed=seed))
+    others = by_name(select_questions(named, replace(SELECTION, leave_out=True), seed=seed))
+    everything = [f"q{place}" for place in range(len(cosines))]
+    assert others == {arm: [name for name in everything if name not in own[arm]] for arm in own}
+
+
 def test_ties_depend_on_the_seed_alone() -> None:
     named = scores(preconditioned_cosine=[0.5] * 40)
     first, again, other = (by_name(select_questions(named, SELECTION, seed=seed)) for seed in (1, 1, 2))
