@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula score-table experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -138,6 +138,12 @@ experiments-nano: venv sandbox
 curricula: venv
 	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-worlds.yaml
 	$(BIN)/python tests/bench/curricula.py --measure
+
+# Scores side by side on the same questions: about two hours on two cores.
+score-table: venv
+	$(BIN)/infuser sweep configs/sweep/nano-scores.yaml configs/sweep/nano-scores-worlds.yaml
+	$(BIN)/python tests/bench/score_table.py --measure
+	$(BIN)/python tests/bench/curricula.py
 
 bench-gpu: venv
 	$(BIN)/python tests/bench/gpu.py

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import score_table
 from compute import cumulative, flops_by_iteration
 from paired import Difference, paired
 from worlds import UNCOVERED
@@ -234,7 +235,8 @@ def page(rows: Sequence[Row]) -> str:
                 "",
                 *table(own),
             ]
-    return "\n".join([*lines, ""])
+    scores = score_table.section(score_table.read_kept())
+    return "\n".join([*lines, *([""] if scores else []), *scores, ""])
 
 
 METHOD = (
