@@ -105,32 +105,19 @@ def score_influence(
     questions = [row for row in questions if row.question_id not in unscored]
     groups = {name: rows for name, rows in by_group(rollouts).items() if name not in unscored}
     rewards = {name: [row.reward for row in rows] for name, rows in groups.items()}
-    varied = [name for name in groups if not is_flat(rewards[name])]
+    varied = {name: rows for name, rows in groups.items() if not is_flat(rewards[name])}
     similarities: dict[str, Similarity] = {}
     changes: dict[str, float] = {}
-    not_finite: list[NotFinite] = []
     logprobs: list[TrainerLogprobs] = []
-    direction = reference if settings.probe and reference_norm > 0 and varied else None
-    if direction and settings.step:
-        assert checkpoint is not None, "steps need the checkpoint to which the solver returns"
-        own = {name: groups[name] for name in varied}
-        changes, not_finite = _measure(own, solver, settings.step, settings.steps, dev, checkpoint, progress)
-    elif direction:
-        train = [settings.objective.train_group(groups[name], centre(rewards[name])) for name in varied]
-        # C is computed from the complete batch, even if some of its questions turn out not to be finite.
-        constants = settings.objective.constants(groups[name] for name in varied)
-
-        def attempt(excluded: Collection[str]) -> ProbeResult:
-            remaining = [group for group in train if group.group_id not in excluded]
-            probed = solver.probe(remaining, constants, direction, progress=progress)
-            similarities.update((similarity.group_id, similarity) for similarity in probed.similarities)
-            _raise_if_not_finite(remaining, similarities, solver, constants, workspace)
-            return probed
-
-        probed, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
-        groups_in_order = [groups[similarity.group_id] for similarity in probed.similarities]
-        computed = logprobs_by_rollout(groups_in_order, probed.logprobs)
-        logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
+    not_finite: list[NotFinite] = []
+    if settings.probe and reference is not None and reference_norm > 0 and varied:
+        if settings.step is not None:
+            assert checkpoint is not None, "steps need the checkpoint to which the solver returns"
+            changes, not_finite = _measure(varied, solver, settings.step, settings.steps, dev, checkpoint, progress)
+        else:
+            similarities, logprobs, not_finite = _probe(
+                varied, solver, settings.objective, reference, workspace, progress
+            )
     excluded = {row.group_id for row in not_finite}
     scores = []
     for question in questions:
@@ -147,6 +134,33 @@ def score_influence(
         row = _score_row(name, status, rewards_G, similarities.get(name), settings.mode, reference_norm)
         scores.append(replace(row, score=changes[name]) if name in changes else row)
     return ScoringResult(scores=scores, logprobs=logprobs, not_finite=not_finite)
+
+
+def _probe(
+    groups: Mapping[str, Sequence[Rollout]],
+    solver: Trainer,
+    objective: ObjectiveSettings,
+    reference: Path,
+    workspace: Path,
+    progress: Progress,
+) -> tuple[dict[str, Similarity], list[TrainerLogprobs], list[NotFinite]]:
+    """Products of each question's gradient and g_dev, and the log-probabilities of the same forward pass."""
+    train = [objective.train_group(rows, centre([row.reward for row in rows])) for rows in groups.values()]
+    # C is computed from the complete batch, even if some of its questions turn out not to be finite.
+    constants = objective.constants(groups.values())
+    similarities: dict[str, Similarity] = {}
+
+    def attempt(excluded: Collection[str]) -> ProbeResult:
+        remaining = [group for group in train if group.group_id not in excluded]
+        probed = solver.probe(remaining, constants, reference, progress=progress)
+        similarities.update((similarity.group_id, similarity) for similarity in probed.similarities)
+        _raise_if_not_finite(remaining, similarities, solver, constants, workspace)
+        return probed
+
+    probed, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
+    computed = logprobs_by_rollout([groups[each.group_id] for each in probed.similarities], probed.logprobs)
+    logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
+    return similarities, logprobs, not_finite
 
 
 def _measure(
