@@ -32,13 +32,13 @@ from infuser_core.schemas import (
     Update,
 )
 from infuser_core.store import pruned
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.rollouts import (
     add_key_accuracy,
     add_labels,
+    answers_of,
     counts,
     explain_no_questions,
     questions_of,
@@ -263,7 +263,6 @@ def score_influence(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
-        dev = Catalogue(run.store.root).input_ref(gradient.key, "rollouts") if gradient and settings.step else None
         checkpoint = run.checkpoint(solver, Role.SOLVER)
         scored = score_phase.score_influence(
             run.store.rows(questions, "questions", Question),
@@ -273,7 +272,7 @@ def score_influence(
             reference=reference,
             reference_norm=norm,
             workspace=workspace,
-            dev=run.store.rows(dev, "rollouts", Rollout) if dev else (),
+            dev=answers_of(run.store, gradient) if gradient and settings.step else (),
             checkpoint=checkpoint,
             progress=progress,
         )
