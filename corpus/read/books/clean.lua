@@ -23,10 +23,6 @@ local ARROWS = { ["⇡"] = true, ["⇣"] = true, ["↑"] = true, ["←"] = true,
 local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true,
   navigation = true, navheader = true, navfooter = true, ["page-footer"] = true, ["site-footer"] = true }
 
--- LaTeX environments whose text is commands of a language for drawings.
-local DRAWINGS = { asy = true, asydef = true, picture = true, pspicture = true, pgfpicture = true, psgraph = true,
-  mfpic = true, mplibcode = true, empfile = true, emp = true, dot2tex = true, feynman = true, fmffile = true }
-
 local function removed(reason, text)
   if text:match("%S") then
     io.stderr:write("REMOVED " .. pandoc.json.encode({ reason = reason, text = text }) .. "\n")
@@ -96,7 +92,7 @@ local function picture(image)
   if alt ~= "" and (class:match("math") or class:match("tex") or class:match("latex")) then
     return pandoc.Math("InlineMath", alt)
   end
-  removed("image", alt ~= "" and alt or image.src)
+  removed("image", alt ~= "" and alt ~= "image" and alt or image.src)
   return {}
 end
 
@@ -139,23 +135,23 @@ local function flat(kind)
   end
 end
 
--- Statements print the number by which others refer to them. Sections, tables and figures print none here, and theirs
--- are counted anew in each part.
-local numbers = {}
-
-local function number(div)
-  local first = div.content[1]
+-- A numbered statement has its number as the name of its division: pandoc counts anew in each part.
+local function statement(div)
+  local number, first = div.identifier:match("^=(.+)"), div.content[1]
   local title = first and first.t == "Para" and first.content[1]
-  return title and title.t == "Strong" and stringify(title):match("%S+$") or nil
+  if number and title and title.t == "Strong" then
+    title.content[#title.content] = pandoc.Str(number)
+    first.content[1] = title
+    div.content[1] = first
+    return div
+  end
 end
-
-local function statement(div) numbers[div.identifier] = number(div) or numbers[div.identifier] end
 
 -- pandoc does not know the commands of pseudocode, and leaves it without conditions and lines. Numbered statements and
 -- listings can be in environments of the same names.
 local function pseudocode(div)
   local name = div.classes[1] or ""
-  if not name:match("^algorithm[2ice]*%*?$") or (number(div) or ""):match("%d") then return nil end
+  if not name:match("^algorithm[2ice]*%*?$") or div.identifier:match("^=") then return nil end
   local listing = false
   div:walk({ CodeBlock = function() listing = true end })
   if listing then return nil end
@@ -175,8 +171,7 @@ local inner = {
   Image = picture,
   Link = function(link)
     local label = link.attributes["reference-type"] and link.attributes.reference
-    local is_here = label and link.target == "#" .. label
-    if is_here and numbers[label] ~= stringify(link) then return pandoc.Str("[" .. label .. "]") end
+    if label and link.target == "#" .. label then return pandoc.Str("[?" .. label .. "]") end
     return link.content
   end,
   Span = function(span)
@@ -426,7 +421,6 @@ local asides = {
   end,
   Div = function(div)
     if aside(div) then removed("navigation", stringify(div)) return {}, false end
-    if #div.classes == 1 and DRAWINGS[div.classes[1]] then removed("image", stringify(div)) return {}, false end
   end,
   Para = paragraph,
   Plain = paragraph,
