@@ -19,7 +19,7 @@ FEW = 2
 
 
 def cited_works(tree: BookTree) -> dict[str, tuple[str, str]]:
-    """Names and year of every work that a book can cite, by its key; the name is a number in a numbered bibliography."""
+    """Names and year of every work that a book can cite, by its key; the name may be the number of the work."""
     works = {}
     for name in tree.names():
         if name.lower().endswith((".tex", ".bbl")) and r"\bibitem" in (text := tree.text(name)):
