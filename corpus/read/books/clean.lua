@@ -38,6 +38,30 @@ local function aside(attributes)
   return false
 end
 
+-- The way from the first page to this one: links with signs of steps between them, or behind "you are here".
+local function is_path(inlines)
+  local links = 0
+  local rest = stringify(pandoc.Inlines(inlines):walk({ Link = function() links = links + 1 return {} end }))
+  local steps = select(2, rest:gsub("[›‣»→▸>]", ""))
+  local words = rest:lower():gsub("you are here", "")
+  return links > 0 and (rest ~= stringify(inlines)) and (words ~= rest:lower() or links > 1 and steps > 0)
+    and not words:match("[%w]")
+end
+
+-- A sign without words, such as a row of stars; or the number of a paragraph, which is a link to it.
+local function is_furniture(inlines)
+  local text = stringify(inlines)
+  if #inlines == 1 and inlines[1].t == "Link" and inlines[1].target:match("#") then return text:match("^[%d§¶#]+$") ~= nil end
+  for _, inline in ipairs(inlines) do
+    if inline.t ~= "Str" and inline.t ~= "Space" and inline.t ~= "SoftBreak" and inline.t ~= "Link" then return false end
+  end
+  if text:match("[%w]") then return false end
+  for _, code in utf8.codes(text) do
+    if code > 127 and code ~= 0xA0 and (code < 0x2000 or code > 0x2BFF) then return false end
+  end
+  return text:match("[\128-\255]") ~= nil
+end
+
 -- A line of links: every word outside of links, and at least one of them inside, is one of those that lead around.
 local function is_navigation(inlines)
   local calls, links, others = false, 0, false
@@ -172,6 +196,8 @@ local inner = {
   Link = function(link)
     local label = link.attributes["reference-type"] and link.attributes.reference
     if label and link.target == "#" .. label then return pandoc.Str("[?" .. label .. "]") end
+    -- pandoc's text for a reference of DocBook to a name that the book does not have.
+    if stringify(link) == "???" then return pandoc.Str("[?" .. link.target:gsub("^#", "") .. "]") end
     return link.content
   end,
   Span = function(span)
@@ -242,6 +268,15 @@ local function cell_inlines(cell)
   local inlines = pandoc.utils.blocks_to_inlines(paragraphs(cell.contents), { pandoc.Space(), pandoc.Str("/"), pandoc.Space() })
   return pandoc.Inlines(inlines):walk({
     LineBreak = function() return pandoc.Space() end,
+    Code = function(code)
+      if not code.text:match("\n") then return nil end
+      local parts = pandoc.Inlines({})
+      for line in code.text:gmatch("[^\n]+") do
+        if #parts > 0 then parts:extend({ pandoc.Space(), pandoc.Str("/"), pandoc.Space() }) end
+        parts:insert(pandoc.Code(line))
+      end
+      return parts
+    end,
     SoftBreak = function() return pandoc.Space() end,
     -- A bar would end the cell.
     Math = function(math)
@@ -355,7 +390,7 @@ local function lines(block)
 end
 
 local function paragraph(block)
-  if is_navigation(block.content) then removed("navigation", stringify(block)) return {} end
+  if is_navigation(block.content) or is_path(block.content) or is_furniture(block.content) then removed("navigation", stringify(block)) return {} end
   if is_licence(stringify(block)) then removed("licence", stringify(block)) return {} end
 end
 
@@ -504,6 +539,39 @@ local function with_whole_lists(document)
   if stringify(document.meta.reader or "") == "asciidoc" then return document:walk({ Blocks = continued }) end
 end
 
+-- What comes before the first heading of a page and has no sentence leads around, or describes the page; and a line
+-- that continues the number of its page's heading is a heading.
+local function with_page_headings(document)
+  local reader = stringify(document.meta.reader or "")
+  if not reader:match("^html") and not reader:match("^epub") then return nil end
+  local number, level, first = nil, 0, nil
+  for place, block in ipairs(document.blocks) do
+    if block.t == "Header" then
+      first = first or place
+      number, level = stringify(block):match("^(%d+)%.?%s"), block.level
+    elseif block.t == "Para" and number then
+      local own, rest = stringify(block):match("^%s*(" .. number .. "%.[%d%.]+)%s+(%S.*)$")
+      local next = document.blocks[place + 1]
+      -- In a list of contents another number follows.
+      local is_last = not next or next.t == "Header" or stringify(next):match("^%s*%d+%.%d")
+      if own and #rest < 100 and not is_last and not rest:match("[%.:;,!]%s*$") then
+        local depth = select(2, own:gsub("%.%d", ""))
+        document.blocks[place] = pandoc.Header(math.min(level + depth, 6), block.content)
+      end
+    end
+  end
+  while reader:match("^html") and first and first > 1 do
+    first = first - 1
+    local block = document.blocks[first]
+    local text = (block.t == "Para" or block.t == "Plain") and stringify(block) or "."
+    if not text:match("[%.!?]") then
+      removed("navigation", text)
+      document.blocks:remove(first)
+    end
+  end
+  return document
+end
+
 local NOTES = { footnote = true, endnote = true, rearnote = true }
 
 -- Notes of an EPUB by the file and name to which links refer: pandoc reads only those of the file that has the link.
@@ -550,5 +618,6 @@ return {
   inner,
   blocks,
   { Pandoc = without_licence },
+  { Pandoc = with_page_headings },
   { Para = apart(pandoc.Para), Plain = apart(pandoc.Plain) },
 }

@@ -7,7 +7,7 @@ no number, or no place in the book, becomes a mark (`doubt.unresolved`).
 import functools
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from corpus.read.doubt import unresolved
 
@@ -48,33 +48,31 @@ ROMAN = ((100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """What a label refers to: its kind, such as `Figure`, its number and its title."""
+    """Target of a label: its kind, such as `Figure`, its number and its title."""
 
     kind: str = ""
     number: str = ""
     title: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
 class _Frame:
-    """An open environment."""
+    """An open environment: its name, and the place of the text around it."""
 
-    name: str
-    outer: _Place
-    """Place of the text around it."""
-    is_counted: bool
-    """Whether it, or each of its rows, has a number; false for those with a star."""
-    is_numbered: bool = True
-    """Whether the formula, or its current row, has a number."""
-    style: str = ""
-    """For a list the form of its numbers."""
-    count: int = 0
-    """Items of a list, or parts of a figure, so far."""
-    tag: str = ""
-    caption: int = -1
-    """Position of the text of a float's caption; -1 before it."""
-    labels: list[re.Match[str]] = field(default_factory=list)
-    """Labels of a float, or of a row of a formula."""
+    def __init__(self, name: str, outer: _Place, *, is_counted: bool) -> None:
+        self.name, self.outer = name, outer
+        self.is_counted = is_counted
+        """Whether it, or each of its rows, has a number; false for those with a star."""
+        self.is_numbered = True
+        """Whether the formula, or its current row, has a number."""
+        self.style = ""
+        """For a list the form of its numbers."""
+        self.count = 0
+        """Items of a list, or parts of a figure, so far."""
+        self.tag = ""
+        self.caption = -1
+        """Position of the text of a float's caption; -1 before it."""
+        self.labels: list[re.Match[str]] = []
+        """Labels of a float, or of a row of a formula."""
 
 
 def write_numbers(text: str, preamble: str) -> str:
@@ -177,7 +175,7 @@ class _Counting:
 
     def _open(self, token: re.Match[str]) -> None:
         name, options = token["environment"], token["options"] or ""
-        frame = _Frame(name=name, outer=self._place, is_counted=not token["plain"])
+        frame = _Frame(name, self._place, is_counted=not token["plain"])
         depth = sum(each.name == "enumerate" for each in self._frames)
         self._frames.append(frame)
         if name in self._floats:
@@ -312,11 +310,11 @@ def _list_style(options: str, depth: int) -> str:
 
 
 def _item_number(frame: _Frame) -> str:
-    def written(style: re.Match[str]) -> str:
+    def count_in_style(style: re.Match[str]) -> str:
         forms = {"arabic": str(frame.count), "alph": _letters(frame.count), "roman": _roman(frame.count)}
         return forms.get(style[1]) or forms[style[1].lower()].upper()
 
-    number = STYLE.sub(written, frame.style)
+    number = STYLE.sub(count_in_style, frame.style)
     return number.rstrip(".") if frame.style else str(frame.count)
 
 

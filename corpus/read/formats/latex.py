@@ -118,13 +118,13 @@ def _picture(drawing: re.Match[str]) -> str:
 def definitions(text: str) -> str:
     """Return the definitions of macros and theorems in a text, each followed by a line feed."""
     text = COMMENT.sub(r"\1", text)
-    known = list(_find_definitions(text))
-    names = {match[1] for each in known if (match := COMMAND.match(each))}
+    result = list(_find_definitions(text))
+    names = {match[1] for each in result if (match := COMMAND.match(each))}
     # In a formula the name of a command that is a TeX program would stay, and say nothing.
-    known += [
+    result += [
         rf"\newcommand{{\{name}}}{{\mathrm{{{unresolved(name)}}}}}" for name in _programs(text) if name not in names
     ]
-    return "".join(f"{definition}\n" for definition in known)
+    return "".join(f"{definition}\n" for definition in result)
 
 
 def _programs(text: str) -> Iterator[str]:
