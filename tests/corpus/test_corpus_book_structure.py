@@ -56,7 +56,7 @@ def test_a_display_in_an_emphasised_statement_stands_alone(tmp_path):
 def test_a_statement_of_sphinx_keeps_its_title_and_what_stands_behind_a_line_of_blanks(tmp_path):
     text = "Sets\n====\n\n.. proof:definition:: Small set\n   \n   A set of one.\n\nSee :numref:`small_set`.\n"
     assert convert(written(tmp_path, "book.rst", text)).markdown == (
-        "# Sets\n\nDefinition (Small set)\n\nA set of one.\n\nSee small set.\n"
+        "# Sets\n\nDefinition (Small set)\n\nA set of one.\n\nSee \\[?small-set\\].\n"
     )
 
 
@@ -114,6 +114,7 @@ NAMED = {
     "\\begin{align}a &= b\\nonumber\\\\ c &= d\\label{x}\\end{align}": ("1.1", "c &= d\\tag{1.1}"),
     "\\begin{enumerate}[(i)]\\item One.\\item\\label{x} Two.\\end{enumerate}": ("(ii)", "(ii) Two."),
     "\\begin{align*}a &= b\\\\ c &= d\\label{x}\\end{align*}": ("\\[?x\\]", "c &= d"),
+    "\\section*{One}\\label{x}": ("“One”", "## One"),
     "No such label.": ("\\[?x\\]", "No such label."),
 }
 
@@ -179,6 +180,17 @@ def test_citations_are_the_works_of_the_bibliography(tmp_path):
 def test_a_drawing_is_a_picture(tmp_path, drawing):
     page = convert(written(tmp_path, "book.tex", f"\\begin{{document}}Before {drawing} after.\\end{{document}}"))
     assert " ".join(page.markdown.split()) == "Before after." and "image" in page.removed_for
+
+
+def test_a_command_that_only_tex_can_read_leaves_a_mark_in_formulas_and_headings_stay(tmp_path):
+    text = (
+        "\\documentclass{book}\n\\def\\prd#1{\\@ifnextchar\\bgroup{a}{b}}\n\\newcommand{\\one}{1}\n"
+        "\\renewcommand{\\section}{\\@startsection{section}{1}}\n\\def\\chapter{\\@chap}\n"
+        "\\begin{document}\n\\chapter{A}\n\\section{B}\nSo $\\prd{x} = \\one$.\n\\end{document}"
+    )
+    found = convert(written(tmp_path, "book.tex", text)).markdown
+    assert found.startswith("# A\n\n## B\n\nSo ") and "[?prd]" in found and find_doubt(found).share
+    assert "= 1$" in found
 
 
 def test_terms_that_a_command_files_for_the_index_are_not_printed(tmp_path):
@@ -301,14 +313,14 @@ def test_entities_of_docbook_are_texts_and_its_parts_are_one_book(tmp_path):
     pack_files(tmp_path / "book", tree.names(), "index.docbook", tmp_path / "book.zip")
     markdown = convert(tmp_path / "book.zip").markdown
     assert [line for line in markdown.splitlines() if line] == [
-        "# One", "The Sky Chart & more—of \\[nobody\\].", "# Sand", "The Sky Chart of sand.", "``` text",
+        "# One", "The Sky Chart & more—of \\[?nobody\\].", "# Sand", "The Sky Chart of sand.", "``` text",
         "if (a < b && c) run();", "```", "# Silt", "Fine.",
     ]  # fmt: skip
 
 
 def test_an_entity_that_contains_itself_ends(tmp_path):
     text = '<!DOCTYPE article [<!ENTITY a "&b;"><!ENTITY b "&a;">]><article><para>So &a;.</para></article>'
-    assert convert(written(tmp_path, "book.docbook", text)).markdown == "So \\[a\\].\n"
+    assert convert(written(tmp_path, "book.docbook", text)).markdown == "So \\[?a\\].\n"
 
 
 def test_entities_that_grow_without_bound_are_refused(tmp_path):

@@ -51,6 +51,7 @@ end
 -- A sign without words, such as a row of stars; or the number of a paragraph, which is a link to it.
 local function is_furniture(inlines)
   local text = stringify(inlines)
+  inlines = inlines:filter(function(inline) return inline.t ~= "RawInline" end)
   if #inlines == 1 and inlines[1].t == "Link" and inlines[1].target:match("#") then return text:match("^[%d§¶#]+$") ~= nil end
   for _, inline in ipairs(inlines) do
     if inline.t ~= "Str" and inline.t ~= "Space" and inline.t ~= "SoftBreak" and inline.t ~= "Link" then return false end

@@ -287,7 +287,9 @@ class _Counting:
             text = {**dict.fromkeys(BY_KIND, kinds), **dict.fromkeys(BY_TITLE, place.title), "pageref": ""}.get(
                 command, number
             )
-            texts.append(text or unresolved(name))
+            # A section without a number is known by its title.
+            title = f"``{place.title}''" if place.title and command != "pageref" else ""
+            texts.append(text or title or unresolved(name))
         return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else unresolved("")
 
 

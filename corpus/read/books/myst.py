@@ -99,7 +99,10 @@ def resolve(text: str, targets: Targets) -> str:
 
     def title(reference: re.Match[str]) -> str:
         target = reference["target"] or ""
-        if reference["code"] or reference["embed"]:
+        # A link in a heading is only a sign next to it.
+        line = reference.string.rfind("\n", 0, reference.start()) + 1
+        in_heading = reference.string.startswith("#", line)
+        if reference["code"] or reference["embed"] or in_heading:
             return reference[0]
         if "://" in target:
             return f"<{target}>"
@@ -109,7 +112,11 @@ def resolve(text: str, targets: Targets) -> str:
     def tagged(formula: re.Match[str]) -> str:
         label = _label_of(formula)
         number = targets.title(label).strip("()")
-        if not label or not number.isdecimal() or not re.search(rf"(?:\{{eq\}}`|#){re.escape(label)}\b", text):
+        if (
+            not label
+            or not number.isdecimal()
+            or not re.search(rf"(?:\{{eq\}}`|(?<!!\[\]\()#){re.escape(label)}\b", text)
+        ):
             return formula[0]
         group = "dollars" if formula["dollars"] else "inner"
         place = formula.start(group) - formula.start() + len(formula[group].rstrip())

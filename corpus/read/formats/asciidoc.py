@@ -40,6 +40,8 @@ SHIFT = re.compile(r"(?m)^(?![ \t]).*?<<[ \t][^<>\n]*>>.*$")
 """A line with shift operators, which pandoc takes for a reference."""
 WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
 """The caret after a link's text, which makes the link open in a new window."""
+LINK = re.compile(r"(?P<target>(?:https?://|link:)[^\s\[]*\[)(?P<text>[^\]\n]*#[^\]\n]*)(?=\])")
+"""A link with a number sign in its text, behind which pandoc takes the text for a name."""
 PASSED = re.compile(r"\bpass:[a-z,]*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]")
 """Markup of the output, in practice HTML, which pandoc prints."""
 CODE_TAG, TAG = re.compile(r"</?code>"), re.compile(r"</?[A-Za-z][^<>\n]*>")
@@ -121,6 +123,7 @@ def _part_blocks(lines: Iterable[str]) -> Iterator[str]:
 def _clean_text(text: str) -> str:
     text = PASSED.sub(lambda passed: TAG.sub("", CODE_TAG.sub("`", passed[1])), text)
     text = SHIFT.sub(lambda line: line[0].replace("<< ", "&lt;&lt; "), text)
+    text = LINK.sub(lambda link: link["target"] + link["text"].replace("#", "&#35;"), text)
     text = WINDOW.sub(r"\1", REFERENCE.sub(lambda each: unresolved(each["id"] or each["target"]), text))
     text = HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
     return DANGLING.sub(lambda block: f"{block['title'] or block['alone'] or ''}\n", text)

@@ -47,6 +47,10 @@ DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMath
 CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b(?!\*?\{#)")
 SECTION = re.compile(r"(?m)^[ \t]*\\(?:sub)*section\b(?!\*?\{#)")
 COMMAND = re.compile(r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|def)\*?\s*\{?\\([A-Za-z]+)")
+STANDARD = re.compile(
+    r"(?:sub)*(?:section|paragraph)|part|chapter|caption|item|label|footnote|url|emph|text[a-z]+|[a-z]*(?:ref|cite)[a-z]*"
+)
+"""Commands of LaTeX that pandoc reads, however a book defines them."""
 BRACES = re.compile(r"\\[{}\\]")
 HEAD = re.compile(
     r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator)\*?\s*\{?\\[A-Za-z]+\}?\s*(?:\[[^\[\]]*\]\s*){0,2}\{"
@@ -128,9 +132,10 @@ def definitions(text: str) -> str:
 
 
 def _programs(text: str) -> Iterator[str]:
-    """Yield the names of the commands that a text defines at the beginnings of lines."""
-    names = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
-    yield from dict.fromkeys(match[1] for match in names if match)
+    """Yield the names of the book's own commands, defined at the beginnings of lines, without those of LaTeX."""
+    matches = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
+    names = (match[1] for match in matches if match and not match[0].startswith(r"\renew"))
+    yield from dict.fromkeys(name for name in names if not STANDARD.fullmatch(name))
 
 
 def _find_definitions(text: str) -> Iterator[str]:

@@ -155,9 +155,9 @@ def find_titles(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _plain(title: str) -> str:
-    return ROLE.sub(lambda role: role["text"].partition("<")[0].strip() if role["text"] else role[0], title).replace(
-        "`", ""
-    )
+    """A title without its markup."""
+    words = ROLE.sub(lambda role: role["text"].partition("<")[0].strip() if role["text"] else role[0], title)
+    return words.translate(UNMARKED)
 
 
 def resolve(text: str, targets: Targets) -> str:
