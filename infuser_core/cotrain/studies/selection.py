@@ -102,11 +102,11 @@ def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, 
         best = {*sorted(names, key=lambda name: (-own[name], lot[name]))[:count]}
         arms.append((arm, 0, best))
     for draw in range(settings.draws):
-        chosen = random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count)
-        arms.append((RANDOM, draw, {names[place] for place in chosen}))
+        places = random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count)
+        arms.append((RANDOM, draw, {names[place] for place in places}))
     return [
-        ArmPlan(arm=arm, draw=draw, questions=[name for name in names if (name in chosen) != settings.leave_out])
-        for arm, draw, chosen in arms
+        ArmPlan(arm=arm, draw=draw, questions=[name for name in names if (name in selection) != settings.leave_out])
+        for arm, draw, selection in arms
     ]
 
 

@@ -35,7 +35,7 @@ class RealSteps:
     step: UpdateSettings
     """The solver's own optimizer and objective."""
     measures: Mapping[str, Measure]
-    """What is measured, by name."""
+    """Measures of the effect, by name."""
     before: Mapping[str, np.ndarray]
     """The measures at the checkpoint [Q]."""
     count: int = 1
