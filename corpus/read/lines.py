@@ -152,8 +152,6 @@ CLEAR, HALF, NEARLY_ALL = 0.12, 0.5, 0.85
 """Share of each column that must be running text: HALF if at most CLEAR of the page crosses, else NEARLY_ALL."""
 GUTTER = 6.0
 """Least space between two columns, points."""
-LINE_NUMBERS = 8
-"""Least number of rising numbers in the left margin for these to be line numbers."""
 TABLE_ROWS = 3
 """Number of consecutive rows with cells in both columns that make a table across both."""
 MAX_GUTTER = 0.15
@@ -196,29 +194,6 @@ def _join_initials(pieces: Sequence[Piece]) -> Sequence[Piece]:
         else:
             result.append(piece)
     return result
-
-
-def left_edge(pages: Sequence[Sequence[Piece]]) -> float:
-    """Most frequent left edge of a book's text without its numbers, points; 0 for a book without text."""
-    edges = Counter(round(piece.x0) for page in pages for piece in page if not piece.text.isdecimal())
-    return float(edges.most_common(1)[0][0]) if edges else 0.0
-
-
-def split_line_numbers(pieces: Sequence[Piece], left: float) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Separate the line numbers in a manuscript's margin from its text; returns (text, line numbers).
-
-    `left` is the left edge of the book's text: numbers to its right are the first column of a table.
-    """
-    numbers = [piece for piece in pieces if piece.text.isdecimal() and len(piece.text) < 6]
-    if len(numbers) < LINE_NUMBERS or len(numbers) == len(pieces):
-        return pieces, ()
-    edge = min(left, *(piece.x0 for piece in pieces if not piece.text.isdecimal()))
-    margin = sorted((piece for piece in numbers if piece.x1 < edge), key=lambda piece: -piece.y)
-    rising = sum(int(below.text) > int(above.text) for above, below in pairwise(margin))
-    if len(margin) < LINE_NUMBERS or rising < len(margin) - 1:
-        return pieces, ()
-    dropped = {id(piece) for piece in margin}
-    return [piece for piece in pieces if id(piece) not in dropped], margin
 
 
 def _column_edges(pieces: Sequence[Piece]) -> tuple[float, float]:

@@ -225,7 +225,7 @@ class _PageReader:
             near = [rule for rule in self.rules if 0.3 * size < rule.y - base < OVER * size]
             ends = [end for rule in near for end in (rule.x0, rule.x1)]
         gaps = self._word_gaps(list(self._gaps(start, end)), start, end, size)
-        wide = [gap for gap in gaps if gap[2] > size * GAP]
+        wide = [gap for gap in gaps if gap[2] > size * GAP or self._ends_number(start, gap)]
         cell_starts, cell_ends = [start, *(gap[1] for gap in wide)], [*(gap[0] + 1 for gap in wide), end]
         for first, last in zip(cell_starts, cell_ends, strict=True):
             runs = list(self._runs(first, last, ends))
@@ -241,6 +241,12 @@ class _PageReader:
                     # Large operators hang below the baseline: the middle of their ink gives the line's height.
                     piece = replace(piece, y=round(sum(self._ink(begin)) / 2 - AXIS * piece.size, 2))
                 yield piece
+
+    def _ends_number(self, start: int, gap: Gap) -> bool:
+        """Whether only digits are before a gap and code in another font after it: they may count the lines."""
+        before, after, _ = gap
+        digits = all(0x30 <= code <= 0x39 for code in self.codes[start : before + 1])
+        return digits and self.fonts.of(after)[2] and not self.fonts.of(before)[2]
 
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
         """Divide characters into stretches on one baseline; yields (first character, one past the last)."""
