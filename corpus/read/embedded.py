@@ -89,10 +89,10 @@ def render_content(content: PdfContent, num_empty: int, *, use_outline: bool) ->
     outline = content.outline if use_outline else []
     pages: list[list[lines.PdfLine]] = []
     removed: list[RemovedText] = []
-    for index, (page, numbers, labels) in enumerate(
-        zip(*split_line_numbers(content.pages), content.labels, strict=True)
-    ):
-        pages.append(lines.lines_of(page, index))
+    texts, line_numbers = split_line_numbers(content.pages)
+    rows = zip(texts, lines.gutters_of(texts), line_numbers, content.labels, strict=True)
+    for index, (page, middle, numbers, labels) in enumerate(rows):
+        pages.append(lines.lines_of(page, index, middle))
         removed += [RemovedText(page=index, text=piece.text, reason="line_number") for piece in numbers]
         removed += [RemovedText(page=index, text=label, reason="label") for label in labels]
     text_pages, heads = running_heads.split_running_heads(pages, headings.titles_of(outline))

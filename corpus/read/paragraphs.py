@@ -207,10 +207,17 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
     if block.kind is BlockKind.LISTING:
         if not line.mono or abs(above.size - line.size) >= 1:
             return False
-        # A listing may have empty lines.
-        near = above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size
-        return above.page + 1 == line.page or near
-    if line.mono and (abs(above.x0 - line.x0) >= 2 or SENTENCE_END.search(above.text) or not _is_full(above, line)):
+        if above.page != line.page or line.y > above.y:
+            return above.page + 1 == line.page or above.column < line.column
+        # A listing may have empty lines, but what is to its left below one is the head of the next entry.
+        gap = (above.y - line.y) / (pitch * line.size)
+        is_left = line.x0 < min(other.x0 for other in block.lines) - line.size
+        return gap < (PARAGRAPH_GAP if is_left else 3.2)
+    if line.mono and (
+        min(abs(line.x0 - left) for left in (above.x0, line.left)) >= 2
+        or SENTENCE_END.search(above.text)
+        or not _is_full(above, line)
+    ):
         # A monospaced line continues a paragraph only in the middle of a sentence, as a long address or name.
         return False
     if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _begins_with_operator(block, line)):
