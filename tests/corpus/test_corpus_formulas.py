@@ -527,6 +527,50 @@ def test_labels_of_a_drawing_on_the_page_itself_are_recorded_and_its_caption_sta
     assert [row.text for row in made.removed] == [f"node {number}" for number in range(4)]
 
 
+def test_titles_and_commands_right_above_and_below_a_drawing_are_no_labels(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+        canvas.drawString(72, 450 - 12 * row, PROSE)
+    canvas.rect(72, 548, 350, 14)
+    canvas.setFont("Courier", 10)
+    canvas.drawString(77, 552, "> draw(G)")
+    for number in range(4):
+        canvas.line(200 + 12 * number, 500, 210 + 12 * number, 546)
+    canvas.setFont("Helvetica", 6)
+    canvas.drawString(212, 520, "label")
+    canvas.setFont("Times-Bold", 12)
+    canvas.drawString(72, 484, "1.2.2 Path graphs")
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
+    assert "> draw(G)" in made.markdown and "1.2.2 Path graphs" in made.markdown
+    assert [row.text for row in made.removed] == ["label"]
+
+
+def test_a_cropped_drawing_hides_its_text_and_keeps_that_of_the_page_in_its_place(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.beginForm("figure", 0, 0, 300, 100)
+    canvas.setFont("Helvetica", 8)
+    canvas.drawString(20, 50, "shown")
+    canvas.drawString(20, -60, "cut off")
+    canvas.drawString(20, 180, "cut off as well")
+    canvas.endForm()
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+    for row in range(6):
+        canvas.drawString(96, 450 - 20 * row, f"Term {row}")
+    canvas.saveState()
+    canvas.translate(72, 480)
+    canvas.doForm("figure")
+    canvas.restoreState()
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
+    assert made.markdown.count("Term") == 6 and "cut off" not in made.markdown
+    assert sorted(row.text for row in made.removed) == ["cut off", "cut off as well", "shown"]
+
+
 def test_boxes_that_nothing_calls_a_figure_keep_their_text(tmp_path):
     assert "node 3" in sketched(tmp_path / "book.pdf", curves=0).markdown
 

@@ -373,3 +373,22 @@ def test_a_listing_keeps_its_indentation_over_pages_with_other_margins(tmp_path)
     canvas.save()
     listing = "\n".join(["```", *code, "```"])
     assert listing in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
+
+
+def test_a_title_over_two_lines_may_begin_with_a_word_in_another_font(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    y = 760
+    for name in ("Floor", "Round", "Least"):
+        y -= 20
+        canvas.setFont("Courier", 14)
+        canvas.drawString(72, y, name)
+        canvas.setFont("Helvetica-Bold", 14)
+        canvas.drawString(122, y, "is a function that takes a number and")
+        canvas.drawString(72, y - 17, "gives an integer")
+        canvas.setFont("Times-Roman", 10)
+        for row in range(6):
+            canvas.drawString(72, y - 40 - 12 * row, LEFT[row])
+        y -= 120
+    canvas.save()
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=9)).markdown
+    assert "# Round is a function that takes a number and gives an integer\n" in text
