@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -70,7 +70,8 @@ def collect_drawings(page: Any) -> PageDrawings:
     """Collect the rules, embedded drawings and strokes of a page."""
     drawings = PageDrawings(rules=[], boxes=[], strokes=[], hidden=set())
     count = raw.FPDFPage_CountObjects(page)
-    _collect(drawings, (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS))), None, 0)
+    objects = (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS)))
+    _collect(drawings, objects, EVERYWHERE, None, 0)
     largest = FRAME * raw.FPDF_GetPageWidthF(page) * raw.FPDF_GetPageHeightF(page)
     return replace(drawings, strokes=[stroke for stroke in drawings.strokes if _area(stroke[0]) < largest])
 
@@ -203,51 +204,39 @@ def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, 
     return [parts for _, parts in clusters]
 
 
-def _collect(
-    drawings: PageDrawings, objects: Iterator[Any], to_page: Matrix | None, depth: int, shown: Bounds = EVERYWHERE
-) -> None:
+def _collect(drawings: PageDrawings, objects: Iterable[Any], shown: Bounds, to_page: Matrix | None, depth: int) -> None:
     """Add the rules, drawings and strokes among PDF objects to `drawings`, including those within drawings.
 
-    `shown` is the part of the page in which they can be seen.
+    `shown` is the part of the page that shows them.
     """
     rules = []
     for item in objects:
         kind = raw.FPDFPageObj_GetType(item)
-        if kind in STROKES:
-            x0, y0, x1, y1 = _common(shown, _bounds(item, to_page))
-            if x0 > x1 or y0 > y1:
-                continue
-            if kind == raw.FPDF_PAGEOBJ_PATH:
-                drawings.strokes.append(((x0, y0, x1, y1), raw.FPDFPath_CountSegments(item)))
-            if y1 - y0 < RULE_HEIGHT and RULE_WIDTH[0] < x1 - x0 < RULE_WIDTH[1]:
-                rules.append(Rule(x0=x0, x1=x1, y=(y0 + y1) / 2))
-        elif kind == raw.FPDF_PAGEOBJ_TEXT and depth:
-            x0, y0, x1, y1 = _common(shown, _bounds(item, to_page))
-            if x0 > x1 or y0 > y1:
-                drawings.hidden.add(ctypes.cast(item, ctypes.c_void_p).value or 0)
-        elif kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH:
-            count = min(raw.FPDFFormObj_CountObjects(item), MAX_OBJECTS)
-            inner = [raw.FPDFFormObj_GetObject(item, index) for index in range(count)]
+        within = kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH
+        if not (within or kind in STROKES or (kind == raw.FPDF_PAGEOBJ_TEXT and depth)):
+            continue
+        x0, y0, x1, y1 = box = _common(shown, _bounds(item, to_page))
+        is_hidden = x0 > x1 or y0 > y1
+        if within:
+            inner = [
+                raw.FPDFFormObj_GetObject(item, index)
+                for index in range(min(raw.FPDFFormObj_CountObjects(item), MAX_OBJECTS))
+            ]
             matrix = _matrix_to_page(item, to_page)
-            box = _common(shown, _shown(_bounds(item, to_page), inner, matrix))
-            drawings.boxes.append(box)
-            _collect(drawings, iter(inner), matrix, depth + 1, box)
+            # The file may crop a drawing: its own bounds include what cannot be seen.
+            is_whole = len(inner) < MAX_OBJECTS
+            parts = [_common(box, _bounds(part, matrix)) for part in inner] if is_whole else [box]
+            parts = [part for part in parts if part[0] <= part[2] and part[1] <= part[3]]
+            drawings.boxes.extend([_around(parts)] if parts else [])
+            _collect(drawings, inner, _around(parts or [box]), matrix, depth + 1)
+        elif is_hidden:
+            drawings.hidden.add(ctypes.cast(item, ctypes.c_void_p).value or 0)
+        elif kind == raw.FPDF_PAGEOBJ_PATH:
+            drawings.strokes.append((box, raw.FPDFPath_CountSegments(item)))
+        if kind in STROKES and 0 <= y1 - y0 < RULE_HEIGHT and RULE_WIDTH[0] < x1 - x0 < RULE_WIDTH[1]:
+            rules.append(Rule(x0=x0, x1=x1, y=(y0 + y1) / 2))
     if len(rules) <= MAX_RULES:
         drawings.rules.extend(rules)
-
-
-def _shown(bounds: Bounds, objects: Sequence[Any], to_page: Matrix) -> Bounds:
-    """The part of a drawing that its clipping path shows, which the first object in the drawing has."""
-    path = raw.FPDFPageObj_GetClipPath(objects[0]) if objects else None
-    x, y, points = ctypes.c_float(), ctypes.c_float(), list[tuple[float, float]]()
-    for number in range(raw.FPDFClipPath_CountPathSegments(path, 0) if path else 0):
-        raw.FPDFPathSegment_GetPoint(raw.FPDFClipPath_GetPathSegment(path, 0, number), x, y)
-        points.append((x.value, y.value))
-    if not points:
-        return bounds
-    xs, ys = zip(*points, strict=True)
-    clip = _to_page((min(xs), min(ys), max(xs), max(ys)), to_page)
-    return _common(bounds, clip)
 
 
 def _common(one: Bounds, other: Bounds) -> Bounds:
@@ -255,10 +244,20 @@ def _common(one: Bounds, other: Bounds) -> Bounds:
 
 
 def _bounds(item: Any, to_page: Matrix | None) -> Bounds:
+    """Bounds of what is shown of an object; `to_page` is None for one that is not in a drawing."""
     x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
     raw.FPDFPageObj_GetBounds(item, x0, y0, x1, y1)
     bounds = x0.value, y0.value, x1.value, y1.value
-    return bounds if to_page is None else _to_page(bounds, to_page)
+    if to_page is None:
+        return bounds
+    path = raw.FPDFPageObj_GetClipPath(item)
+    for number in range(raw.FPDFClipPath_CountPaths(path) if path else 0):
+        points = []
+        for index in range(raw.FPDFClipPath_CountPathSegments(path, number)):
+            raw.FPDFPathSegment_GetPoint(raw.FPDFClipPath_GetPathSegment(path, number, index), x0, y0)
+            points.append((x0.value, y0.value, x0.value, y0.value))
+        bounds = _common(bounds, _around(points)) if points else bounds
+    return bounds if bounds[0] > bounds[2] or bounds[1] > bounds[3] else _to_page(bounds, to_page)
 
 
 def _to_page(bounds: Bounds, matrix: Matrix) -> Bounds:
