@@ -1,15 +1,16 @@
 """Evaluate any model on benchmarks: collect and score answers (`infuser eval`), and rescore saved answers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from infuser_core import settings
-from infuser_core.evaluation import comparison, inspect_logs
+from infuser_core.errors import UsageError
+from infuser_core.evaluation import comparison, contamination, inspect_logs
 from infuser_core.evaluation.evaluate import ScoreSettings
-from infuser_core.evaluation.models import EvaluatedModel, find_model
-from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
+from infuser_core.evaluation.models import EvaluatedModel, find_model, is_nano
+from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of, select_benchmarks
 from infuser_core.evaluation.record import EvaluationRecord, record_folder, refuse_other
 from infuser_core.evaluation.saved import AnswerFiles, SavedAnswers, ScoredAnswers, find_answers, read_scores
 from infuser_core.evaluation.scores import results_of, sheet_scores
@@ -22,8 +23,10 @@ from infuser_core.evaluation.settings import (
     with_options,
 )
 from infuser_core.results.report import results as tables
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
+from infuser_core.system.sealed import digest_of
 from tasks import evaluation as stages
 from tasks.run import Execution, open_evaluation
 from tasks.work import execute
@@ -133,6 +136,10 @@ def _export(
     results = results_of(
         record, scores, preset=scored.preset, too_long=too_long, judge=judge_name, verdicts=scored.verdicts
     )
+    catalogue = Catalogue(run.store.root)
+    for label in results["benchmarks"]:
+        probes = contamination.stored_sentences(catalogue, record.identity["model"], label)
+        results["notes"] = [*results["notes"], *probes]
     for folder in (record_folder(run.store.root, answers.name), out):
         if folder is not None:
             tables.export_tables(folder, record, results, answers, scores, scored.questions)
@@ -142,6 +149,41 @@ def _export(
         if request.inspect:
             inspect_logs.export_logs(out / "inspect", run.store, answers, scored.verdicts, results)
     return results
+
+
+def probe(request: EvaluationRequest, *, control: Path | None, warn: Callable[[str], None]) -> dict[str, Any]:
+    """Probe whether a model has seen benchmarks; returns the results as JSON values. Repeating it is instant.
+
+    Raises UsageError for a model at an address, and for a benchmark without a control.
+    """
+    model = find_model(settings.store_root(), request.model)
+    if model.folder is None:
+        raise UsageError(f"--model {request.model}: an address has no tokens", hint="name a model that has files")
+    options = settings_for(model, request.config, request.overrides)
+    plan = make_plan(model, options, request.benchmarks, data=request.data, samples=1, limit=request.limit, warn=warn)
+    if control is not None and len(plan.sheets) > 1:
+        raise UsageError(f"--control {control}: one file for {len(plan.sheets)} benchmarks", hint="name one benchmark")
+    benchmarks = {
+        each.label or each.name: each
+        for each in select_benchmarks(request.benchmarks, options, nano=is_nano(model), warn=lambda _: None)
+    }
+    texts = {
+        label: contamination.probe_texts(questions, benchmarks[label], file=control, seed=options.seed)
+        for label, questions in plan.questions.items()
+    }
+    identity = {"model": model.digest, "texts": digest_of([asdict(each) for each in texts.values()])}
+    results = {}
+    with open_evaluation(f"{name_of(model.name, plan, identity)}-probe", pool=pool_of(options)) as run:
+        for sheet in plan.sheets:
+            ref = execute(run, stages.probe(run, sheet.label, texts[sheet.label], model, options)).ref
+            facts = {
+                "artifact": ref.key,
+                "control": texts[sheet.label].control,
+                "asked": len(plan.questions[sheet.label]),
+            }
+            results[sheet.label] = {**facts, **run.store.manifest(ref).summary}
+        run.journal.finish()
+    return {"model": model.name, "model_digest": model.digest, "benchmarks": results}
 
 
 def rescore(

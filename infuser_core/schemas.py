@@ -292,6 +292,30 @@ class Leak:
     """num_seen / num_questions."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """Continuation of a text that begins as a benchmark question or its control does, by greedy decoding."""
+
+    question_id: str = field(metadata=QUESTION)
+    """Question of the benchmark; a control has the id of its question."""
+    is_control: bool = field(metadata=column("control"))
+    """Whether the text is the control, which the model cannot have seen."""
+    share: float = field(metadata=column("shown", share=True))
+    """Share of the text's tokens that the model read."""
+    completed: bool
+    """Whether the continuation equals the rest of the text."""
+    matched: int = field(metadata=column("equal tokens"))
+    """Number of tokens of the rest that precede the first difference from the continuation."""
+    rest_tokens: int = field(metadata=TOKENS)
+    """Number of tokens of the rest, and of the continuation unless the model ended it."""
+    beginning: str = field(metadata=TEXT)
+    """The part that the model read."""
+    rest: str = field(metadata=TEXT)
+    """The rest of the text."""
+    continuation: str = field(metadata=TEXT)
+    """The model's continuation."""
+
+
 SCHEMA_VERSION = 7
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import select as select_phase
 from infuser_core.cotrain.phases.parts.health import leak_warning
 from infuser_core.errors import quantity
+from infuser_core.evaluation import contamination
 from infuser_core.evaluation import evaluate as evaluate_phase
 from infuser_core.evaluation.answers import collect_responses, responses_outcome, scores_outcome
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks
+from infuser_core.evaluation.contamination import ProbeTexts
 from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.evaluation.evaluate import respond as ask
 from infuser_core.evaluation.models import EvaluatedModel
@@ -24,6 +26,7 @@ from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,
     Candidate,
+    Continuation,
     Leak,
     Question,
     QuestionScore,
@@ -35,6 +38,7 @@ from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table, is_repairing
 from infuser_core.store.verify import format_size
+from infuser_core.system.sealed import digest_of
 from tasks.display import show_run
 from tasks.run import Execution, Run, current_run, peak_memory_mb
 from tasks.stage import read_fact, stage
@@ -128,6 +132,32 @@ def answer(
 
         responses = collect_responses(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)
         return responses_outcome(sheet.label, questions, responses, model=model.name)
+
+    return Work(recipe=recipe, produce=produce)
+
+
+def probe(run: Execution, label: str, texts: ProbeTexts, model: EvaluatedModel, settings: EvaluationSettings) -> Work:
+    """Let a model complete questions of a benchmark and their controls."""
+    values = {
+        "label": label,
+        "content": digest_of(asdict(texts)),
+        "shares": contamination.SHARES,
+        "prompt_tokens": settings.prompt_tokens,
+        "engine": engine_name(model, settings),
+        "model": model.digest,
+    }
+    recipe = run.recipe("contamination", contamination.VERSION, values, {"solver": model.ref})
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        rows = contamination.continue_texts(
+            texts.pairs, run.pool.sampler(model.checkpoint()), prompt_tokens=settings.prompt_tokens, progress=progress
+        )
+        shares = contamination.summarise(rows)
+        sentence = contamination.sentence_of(label, model.name, texts.control, shares)
+        return Outcome(
+            tables={"continuations": Table(row_type=Continuation, rows=rows)},
+            summary={"label": label, "said": sentence, "shares": shares},
+        )
 
     return Work(recipe=recipe, produce=produce)
 

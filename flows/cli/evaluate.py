@@ -103,6 +103,35 @@ def evaluate(
     show(result.results, lambda: f"{results_text(result.results)}\nresults: {result.folder}", as_json=as_json)
 
 
+def probe(
+    model: Model,
+    benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas; NAME=FILE for a file.")] = "",
+    control: Annotated[
+        Path | None, typer.Option(help="Questions that the model cannot have seen, in place of the built-in control.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the benchmarks' files.")] = None,
+    limit: Limit = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the control and of --limit.")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML: engine, or a run's configuration.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test whether a model has seen benchmarks, by completing their questions.
+
+    It reads the first 40, 60 and 80% of a question. What it completes counts against a control that it cannot have
+    seen: fresh questions, or the same ones with other numbers.
+    """
+    from flows.evaluate import EvaluationRequest
+    from flows.evaluate import probe as go
+    from infuser_core.results.report.results import probe_text
+
+    overrides = {"seed": seed}
+    request = EvaluationRequest(
+        model=model, benchmarks=benchmarks, data=data, limit=limit, config=config, overrides=overrides
+    )
+    results = go(request, control=control, warn=warn)
+    show(results, lambda: probe_text(results), as_json=as_json)
+
+
 def rescore(
     source: Source,
     preset: Annotated[str, typer.Option(help="all, or presets joined by commas; the first is the reference.")] = "all",

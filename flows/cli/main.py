@@ -171,6 +171,7 @@ _add_group(
     "Evaluate a model on benchmarks, or score saved answers.",
     {
         evaluate.evaluate: "--model nano --benchmarks all --limit 20",
+        evaluate.probe: "probe --model nano --benchmarks nano_target",
         evaluate.rescore: "rescore nano-s42",
         evaluate.passk: "passk nano-s42 --k 1,2,4",
         evaluate.check: "check --benchmarks all",

@@ -173,6 +173,9 @@ class Phase(StrEnum):
     SELECT = PhaseFacts(name="select", words="selected checkpoint", part=PipelinePart.END)
     LEAKAGE = PhaseFacts(name="leakage", words="leakage check", part=PipelinePart.END)
 
+    CONTAMINATION = PhaseFacts(
+        name="contamination", words="contamination probe", part=PipelinePart.STUDY, reads=(WEIGHTS,)
+    )
     GIVEN_QUESTIONS = PhaseFacts(name="given_questions", part=PipelinePart.STUDY)
     SCORE_GIVEN = PhaseFacts(name="score_given", part=PipelinePart.STUDY, reads=(*_STATE, GRADIENT))
     JUDGE_QUESTIONS = PhaseFacts(name="judge_questions", part=PipelinePart.STUDY)

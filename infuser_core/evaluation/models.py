@@ -17,12 +17,15 @@ from infuser_core.evaluation.anchors import anchor_digest, anchor_folder, anchor
 from infuser_core.plugins import WORLDS
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue, keys_with_inputs
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from infuser_core.system.hub import REVISION, SCHEME
 
 ADDRESS = "openai:"
+_DIGITS = 32
+"""Digits of a folder's digest that name its weights."""
 _NANO = {"nano": "hard"} | {f"nano-{world}": world for world in WORLDS.names() if world != "hard"}
 _FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a key of the store, \
 [hf://]owner/name[@revision], or openai:MODEL@http://host:port/v1"
@@ -76,7 +79,14 @@ def find_model(root: Path, text: str) -> EvaluatedModel:
 
 
 def _folder_model(name: str, folder: Path, *, world: str = "") -> EvaluatedModel:
-    return EvaluatedModel(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
+    return EvaluatedModel(name=name, digest=anchor_digest(folder)[:_DIGITS], folder=folder, config=None, world=world)
+
+
+def digests_of(catalogue: Catalogue, digest: str) -> set[str]:
+    """Digests of a model and of the anchors that it was trained from; a checkpoint's digest is its artifact's id."""
+    inputs = filter(None, map(catalogue.find, keys_with_inputs(catalogue, [digest.split("@")[0]])))
+    anchors = [record for record in inputs if record.phase == Phase.ANCHOR]
+    return {digest, *(record.id for record in anchors), *(record.config["model"][:_DIGITS] for record in anchors)}
 
 
 def _config_of_key(store: Store, key: str) -> RunConfig | None:

@@ -142,7 +142,7 @@ def make_plan(
     sheets: list[Sheet] = []
     questions: dict[str, list[Question]] = {}
     missing: ConfigError | None = None
-    for benchmark in _select_benchmarks(names, settings, nano=is_nano(model), warn=warn):
+    for benchmark in select_benchmarks(names, settings, nano=is_nano(model), warn=warn):
         spec = describe_benchmark(benchmark.name)
         label = benchmark.label or benchmark.name
         try:
@@ -189,7 +189,7 @@ def _check_prompts(questions: Sequence[Question], settings: EvaluationSettings, 
             raise ConfigError(f"example {number} is question {twin} of {label}", hint="examples are other questions")
 
 
-def _select_benchmarks(
+def select_benchmarks(
     text: str, settings: EvaluationSettings, *, nano: bool, warn: Callable[[str], None]
 ) -> list[BenchmarkSettings]:
     """The benchmarks of `text`: configured labels first, then modules, `NAME=FILE`, `module:load=FILE`, or `all`.

@@ -103,6 +103,7 @@ TABLES: dict[str, type] = {
     "question_scores": schemas.QuestionScore,
     "benchmark_scores": schemas.BenchmarkScore,
     "leaks": schemas.Leak,
+    "continuations": schemas.Continuation,
     "candidates": schemas.Candidate,
     "selections": schemas.Selection,
 }

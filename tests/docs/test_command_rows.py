@@ -32,6 +32,7 @@ SHORTER = {
     "infuser gc --unpin RUN@7": "infuser gc --unpin RUN@1",
     "infuser report quality RUN --iterations 0,10,last --solver RUN@0 --solver RUN@selected": "infuser report quality RUN --iterations 0 --solver RUN@0 --solver RUN@1 --samples 1",
     "infuser eval --model nano --benchmarks all --limit 20": "infuser eval --model nano --benchmarks nano_target --limit 1",
+    "infuser eval probe --model nano --benchmarks nano_target": "infuser eval probe --model nano --benchmarks nano_target --limit 2",
     "infuser eval passk FOLDER_OR_RUN --k 1,2,4,8": "infuser eval passk FOLDER_OR_RUN --k 1",
     "infuser why RUN@4 --html why.html": "infuser why RUN@1 --html why.html",
     "infuser study prediction RUN --iteration 1": "infuser study prediction RUN --questions 2 --answers 2",

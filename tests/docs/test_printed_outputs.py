@@ -119,7 +119,7 @@ def test_the_quickstart_and_what_follows_print_what_the_page_shows(
     require_shown(page, paste(page, checkout(tmp_path, quickstart.store)))
 
 
-@pytest.mark.parametrize("page", ["docs/my-books.md", "docs/first-settings.md", "docs/costs.md"])
+@pytest.mark.parametrize("page", ["docs/my-books.md", "docs/first-settings.md", "docs/costs.md", "docs/guards.md"])
 def test_pages_without_a_run_print_what_they_show(tmp_path: Path, page: str) -> None:
     (tmp_path / "store").mkdir()
     require_shown(page, paste(page, checkout(tmp_path, tmp_path / "store")))

@@ -28,7 +28,7 @@ TUTORIALS = [
 PAGES = ["README.md", *(f"docs/{name}" for name in TUTORIALS)]
 # test_printed_outputs.py runs them in a shell.
 PRINTED = {"README.md"} | {
-    f"docs/{name}.md" for name in ("first-hour", "my-books", "first-settings", "costs", "troubleshooting")
+    f"docs/{name}.md" for name in ("first-hour", "my-books", "first-settings", "costs", "guards", "troubleshooting")
 }
 BLOCK = re.compile(r"^(?:<!-- (run|not run: [^\n]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

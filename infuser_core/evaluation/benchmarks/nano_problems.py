@@ -12,10 +12,11 @@ BENCHMARK = Benchmark(
     category="nano",
     repos=(),
     rows=NUM_QUESTIONS,
+    generated=True,
     verifier="integer",
 )
 
 
-def load(settings: BenchmarkSettings) -> list[Question]:
+def load(settings: BenchmarkSettings, seed: int = 0) -> list[Question]:
     """Load 400 problems on operand pairs of the test split, answered by a number; `world` does not change them."""
-    return world.draw_problems("test", NUM_QUESTIONS, 0)
+    return world.draw_problems("test", NUM_QUESTIONS, seed)

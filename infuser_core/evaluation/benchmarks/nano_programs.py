@@ -12,9 +12,10 @@ BENCHMARK = Benchmark(
     category="nano",
     repos=(),
     rows=NUM_QUESTIONS,
+    generated=True,
 )
 
 
-def load(settings: BenchmarkSettings) -> list[Question]:
+def load(settings: BenchmarkSettings, seed: int = 0) -> list[Question]:
     """Load 200 questions of the test split, a third of each task; `world` does not change them."""
-    return programs.draw_questions("test", NUM_QUESTIONS, 0)
+    return programs.draw_questions("test", NUM_QUESTIONS, seed)

@@ -12,11 +12,12 @@ BENCHMARK = Benchmark(
     category="nano",
     repos=(),
     rows=NUM_QUESTIONS,
+    generated=True,
     verifier="choice",
 )
 
 
-def load(settings: BenchmarkSettings) -> list[Question]:
+def load(settings: BenchmarkSettings, seed: int = 0) -> list[Question]:
     """Load 400 questions on operand pairs that no textbook, dev or validation question uses."""
     micro_world = world.world_of(settings.world)
-    return world.draw_questions("test", micro_world.transfer, NUM_QUESTIONS, 0, micro_world)
+    return world.draw_questions("test", micro_world.transfer, NUM_QUESTIONS, seed, micro_world)

@@ -8,6 +8,7 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import quantity
 from infuser_core.evaluation.anchors import anchor_notes
+from infuser_core.evaluation.contamination import stored_sentences
 from infuser_core.prompts.templates import render_question
 from infuser_core.results.lineage.attempts import state_of
 from infuser_core.results.lineage.graph import graph_of
@@ -49,6 +50,8 @@ class Trial:
     contrasts: Sequence[Contrast]
     """The run minus its control, on every benchmark that both have."""
     warnings: Sequence[str]
+    probes: Sequence[str] = ()
+    """Results of contamination probes of the anchor on the run's benchmarks, a sentence each."""
 
     @property
     def run(self) -> ReportRun:
@@ -68,6 +71,7 @@ def report(
     if len(runs) > 1:
         against = runs[1].variant if runs[1].variant != runs[0].variant else ""
         contrasts = comparison.contrasts(comparison.read_comparison(lens.query, runs[::-1]), against)
+    graph = graph_of(lens.catalogue, name)
     trial = Trial(
         config=config,
         runs=runs,
@@ -75,11 +79,17 @@ def report(
         control_gains=gains(lens, runs[1].run) if len(runs) > 1 else [],
         contrasts=[row for row in contrasts if row.benchmark != comparison.AUC],
         warnings=[str(warning) for warning in run_warnings(run_lens, name)],
+        probes=[
+            line
+            for anchor in graph.of(Phase.ANCHOR)
+            for label in sorted({record.label for record in graph.of(Phase.EVALUATE)})
+            for line in stored_sentences(lens.catalogue, anchor.id, label)
+        ],
     )
     latest = examples(run_lens, name)
     first = [examples(run_lens, name, 0)] if latest.get("iteration") else []
     record = dict(runs_of_store.read_run_or_empty(root, name))
-    facts = provenance(root, graph_of(lens.catalogue, name), record, state_of(root, name))
+    facts = provenance(root, graph, record, state_of(root, name))
     builders: tuple[Builder, ...] = (
         lambda _, __: result(trial),
         lambda query, _: curves(query, trial),
@@ -172,7 +182,8 @@ def result(trial: Trial) -> ReportSection:
     differences = dict.fromkeys(("change, points", "above control, points"), points)
     intervals = dict.fromkeys(("95% of the change", "95% over questions"), points_interval)
     formats: Formats = {**shares, **differences, **intervals}
-    return ReportSection(title="Result", tables=[table("Accuracy; differences are paired by question", rows, formats)])
+    tables = [table("Accuracy; differences are paired by question", rows, formats)]
+    return ReportSection(title="Result", lines=[*map(text, trial.probes)], tables=tables)
 
 
 def curves(query: Query, trial: Trial) -> ReportSection:

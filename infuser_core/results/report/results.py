@@ -63,6 +63,32 @@ def results_text(results: JSON) -> str:
     return "\n".join([head, format_rows(result_rows(results)), *(f"note: {note}" for note in results["notes"])])
 
 
+def probe_text(results: JSON) -> str:
+    """Results of a contamination probe as text for a terminal, one line per benchmark and share."""
+    rows = [
+        {
+            "benchmark": label,
+            "shown": percent(row["share"], 0),
+            "questions": row["questions"],
+            **{name: percent(row[name], 1) for name in ("completed", "control")},
+            "difference": f"{100 * row['difference']:+.1f}",
+            "95% interval": f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}",
+            "equal": percent(row["match"], 1),
+            "equal, control": percent(row["control_match"], 1),
+        }
+        for label, facts in results["benchmarks"].items()
+        for row in facts["shares"]
+    ]
+    head = f"model {results['model']}; percentages; differences are points, paired by question"
+    lines = [facts["said"] for facts in results["benchmarks"].values()]
+    lines += [
+        f"{label}: {left_out:,} of {facts['asked']:,} questions are left out: without a control, or too long"
+        for label, facts in results["benchmarks"].items()
+        if (left_out := facts["asked"] - facts["shares"][0]["questions"])
+    ]
+    return "\n".join([head, format_rows(rows), *lines])
+
+
 def results_markdown(results: JSON) -> str:
     """The results as a Markdown page."""
     rows = result_rows(results)

@@ -36,8 +36,9 @@ MOST_COLUMNS = 24
 """Most checkpoints with a column; of more, the first, the last and evenly spaced ones are shown."""
 RESCORED = "-rescored"
 """Suffix of the evaluation that holds the verdicts of further grading presets."""
-_HELPERS = (RESCORED, "-quality")
-"""Suffixes of folders that hold no evaluation of a model: further verdicts, and checks of a run's questions."""
+_HELPERS = (RESCORED, "-quality", "-probe")
+"""Suffixes of folders that hold no evaluation of a model: further verdicts, checks of questions, completed questions.
+"""
 # Restrict by benchmark: two benchmarks may use the same id for different questions.
 _ASKED = """artifact_key in (select i.input_key from artifact_inputs i join question_scores q
                 on q.artifact_key = i.artifact_key where i.input = 'responses' and q.benchmark = $benchmark)"""

@@ -1,6 +1,7 @@
 """Find benchmarks by name: load their questions, and read what their modules declare."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from infuser_core.config.run import BenchmarkSettings, RunConfig
@@ -22,6 +23,13 @@ def find_benchmark(name: str) -> Load:
     _, plugin = BENCHMARKS.find(name, "load", "BENCHMARK")
     load = cast(Load, getattr(plugin, "load", plugin))
     return lambda settings: only_domains(load(settings), settings)
+
+
+def find_draw(settings: BenchmarkSettings) -> Callable[[int], list[Question]] | None:
+    """The function that draws a generated benchmark's questions by seed, 0 for its own; None for other benchmarks."""
+    spec = describe_benchmark(settings.name)
+    _, load = BENCHMARKS.find(settings.name, "load", "BENCHMARK")
+    return partial(load, settings) if spec and spec.generated else None
 
 
 def only_domains(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:

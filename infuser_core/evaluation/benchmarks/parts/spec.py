@@ -87,6 +87,9 @@ class Benchmark:
     """Required columns; alternatives joined by `|`."""
     repeats: bool = False
     """Whether the data may repeat a question: its copies become `<id>#2` and are announced, else refused."""
+    generated: bool = False
+    """Whether its module's `load` also takes a seed that draws other questions, of the same topics in the same places.
+    """
     cached: bool = False
     """Whether its questions are cached on disk, because reading the rows takes minutes."""
     read_row: RowReader | None = None
