@@ -137,7 +137,7 @@ NOTE_LABEL = re.compile(r"^(?:\[\^(\d{1,3})\]\s*|(\d{1,3})(?=[^\W\d_]))")
 """Raised number at the beginning of a footnote, or one without a space after it."""
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
 """Number at the beginning of a line that may be a footnote, in any font size."""
-MARGIN_NOTE = re.compile(r"^(\d{1,3})[.)]?\s?[^\W\d_].{3}")
+MARGIN_NOTE = re.compile(r"^(?:\[\^)?(\d{1,3})[.)\]]?\s?[^\W\d_].{3}")
 """Beginning of a note in the margin."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 POWER = re.compile(r"\^\{(\d{1,3})\}")
@@ -280,10 +280,10 @@ def gutters_of(pages: Sequence[Sequence[Piece]]) -> list[float | None]:
     text crosses it and the file draws one column after the other.
     """
     own = [find_gutter(page) for page in pages]
-    known = [middle for middle in own if middle is not None]
-    if len(known) < COMMON * len(pages):
+    middles = [middle for middle in own if middle is not None]
+    if len(middles) < COMMON * len(pages):
         return own
-    usual = median(known)
+    usual = median(middles)
     return [
         usual if middle is None and _is_divided(page, usual) else middle
         for page, middle in zip(pages, own, strict=True)

@@ -405,3 +405,17 @@ def test_a_line_of_code_that_the_book_divides_is_whole_if_it_marks_the_blanks_th
     ]
     markdown, _ = render_blocks([TextBlock(kind=BlockKind.LISTING, lines=tuple(lines))], 1)
     assert markdown == f"```\n{code}\n```\n"
+
+
+def test_text_at_the_edge_below_an_item_without_a_full_stop_and_a_bold_line_begin_paragraphs(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    line = "timber goes over the ridge and down to the valley for the mill"
+    rows = [(84, "\u2022 bold: the ridge is near"), *[(72, f"{row:02} {line}") for row in range(8)], (72, f"{line}.")]
+    for row, (x, text) in enumerate(rows):
+        canvas.setFont("Times-Roman", 10)
+        canvas.drawString(x, 760 - 12 * row, text)
+    canvas.setFont("Times-Bold", 10)
+    canvas.drawString(72, 760 - 12 * len(rows), "Examples.")
+    canvas.save()
+    text = read(tmp_path / "a.pdf")
+    assert "- bold: the ridge is near\n\n00 timber" in text and text.endswith(f"{line}.\n\nExamples.\n")

@@ -204,10 +204,12 @@ def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, 
     return [parts for _, parts in clusters]
 
 
-def _collect(drawings: PageDrawings, objects: Iterable[Any], shown: Bounds, to_page: Matrix | None, depth: int) -> None:
+def _collect(
+    drawings: PageDrawings, objects: Iterable[Any], window: Bounds, to_page: Matrix | None, depth: int
+) -> None:
     """Add the rules, drawings and strokes among PDF objects to `drawings`, including those within drawings.
 
-    `shown` is the part of the page that shows them.
+    `window` is the part of the page that shows them.
     """
     rules = []
     for item in objects:
@@ -215,7 +217,7 @@ def _collect(drawings: PageDrawings, objects: Iterable[Any], shown: Bounds, to_p
         within = kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH
         if not (within or kind in STROKES or (kind == raw.FPDF_PAGEOBJ_TEXT and depth)):
             continue
-        x0, y0, x1, y1 = box = _common(shown, _bounds(item, to_page))
+        x0, y0, x1, y1 = box = _common(window, _bounds(item, to_page))
         is_hidden = x0 > x1 or y0 > y1
         if within:
             inner = [
