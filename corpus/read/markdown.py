@@ -26,6 +26,9 @@ WRAPPED = re.compile(r"^(?:\u02d3\u2192|\u21aa)")
 """Hooked arrow at the beginning of the rest of a line of code that was too long."""
 BLANK_SIGN = "\u2423"
 """Sign of a blank at which such a line was divided."""
+ADDRESS_END = re.compile(r"https?://(?:\S*/)?$")
+ADDRESS_PART = re.compile(r"\S*(?:\w[/_.-]\w|\d|[a-z][A-Z])")
+"""Rest of an address that was divided at a slash; an ordinary word may follow a whole one."""
 LAST_WORD = re.compile(r"[^\W\d_]+$")
 FIRST_WORD = re.compile(r"^[^\W\d_]+")
 
@@ -160,6 +163,8 @@ def join_lines(text: str, more: str, *, broken: bool, words: Counter[str]) -> st
     A divided word is joined, unless the book writes it with a hyphen elsewhere, or both parts are words of the book
     and the joined word is not. `words` are the counts of the book's words, see `vocabulary`.
     """
+    if ADDRESS_END.search(text) and ADDRESS_PART.match(more):
+        return f"{text}{more}"
     if not broken and not (HYPHEN_END.search(text) and more[:1].islower()):
         joint = "" if WIDE_END.search(text) and WIDE_START.match(more) else " "
         return f"{text}{joint}{more}"

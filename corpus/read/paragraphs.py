@@ -27,7 +27,8 @@ MIN_CELL_CHARS = 2.5
 """Least mean length of a table's cells, characters; scattered formulas have shorter ones."""
 SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
 BULLET = re.compile(
-    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*|^[\u2013\u2014*-]\s+(?=\S)"
+    r"^(?!\u00b7\s*\u00b7)[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*"
+    r"|^[\u2013\u2014*-]\s+(?=\S)"
 )
 SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 """Bullets that are also operators."""

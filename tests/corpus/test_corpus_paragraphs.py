@@ -55,6 +55,18 @@ def test_a_word_divided_by_the_margin_is_put_together_as_the_book_writes_it(left
     assert join_lines(left, right, broken=True, words=vocabulary([book])) == whole
 
 
+@pytest.mark.parametrize(
+    ("text", "more", "whole"),
+    [
+        ("see https://", "example.org/a", "see https://example.org/a"),
+        ("see https://example.org/", "part_2.html now", "see https://example.org/part_2.html now"),
+        ("see https://example.org/", "for more", "see https://example.org/ for more"),
+    ],
+)
+def test_an_address_that_the_margin_divides_is_whole(text, more, whole):
+    assert join_lines(text, more, broken=False, words=vocabulary([])) == whole
+
+
 def test_lines_of_east_asian_text_join_without_a_blank():
     assert join_lines("\u6c34\u706b", "\u6728\u91d1", broken=False, words=vocabulary([])) == "\u6c34\u706b\u6728\u91d1"
     assert join_lines("\u6c34", "PDF", broken=False, words=vocabulary([])) == "\u6c34 PDF"
