@@ -155,13 +155,16 @@ def test_the_last_phrase_that_names_a_letter_counts(response: str, letter: str |
         (r"It is \$5. Answer: \$6.", "6"), ("The answer is $5.", "5"), ("Answer: $5 dollars", r"\$5"),
         ("Answer: $ 5 $", "5"), (r"The answer is $\$5$.", r"5\text{ dollars}"),
         (r"The answer is $\{1,2\}$.", r"\{1,2\}"),
-        ("So 18 eggs. #### 18", "18"), ("nswer\n#### $1,250\n\nQuestion: 3", "1250"), ("The answer is 4.\n#### 5.", "5"),
+        ("So 18 eggs. #### 18", "18"), ("#### $1,250\n\nQuestion: 3", "1250"), ("The answer is 4.\n#### 5.", "5"),
         ("The answer is 4.\n#### 2. Check", "4"), ("The answer is 4.\n##### 7", "4"), ("#### Answer: 6", "6"),
     ],
 )  # fmt: skip
 def test_other_answers_are_the_formula_or_the_rest_of_the_sentence(response: str, answer: str):
     assert math.check(response, problem("math", answer), preset="phrase").verdict == Verdict.CORRECT
-    assert math.check("no " + re.split("nswer|####", response)[0], problem("math", "x"), preset="phrase").verdict != "correct"
+    assert (
+        math.check("no " + re.split("nswer|####", response)[0], problem("math", "x"), preset="phrase").verdict
+        != "correct"
+    )
 
 
 def test_other_presets_read_no_phrase():

@@ -58,7 +58,7 @@ def boxed(response: str, *, preset: str) -> str | None:
 
 
 def boxes(response: str) -> list[str]:
-    """Contents of the closed boxes with something visible in order; a box inside another closed one belongs to that one.
+    """Contents of the closed boxes that print something, in order; a box inside another closed one belongs to that.
 
     One pass with a stack: the time is linear, even with a million unclosed braces.
     """
