@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula score-table experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -134,6 +134,17 @@ experiments-nano: venv sandbox
 	$(MAKE) --jobs 2 anchors
 	$(BIN)/python tests/bench/experiments.py
 
+# Rewards of the generator at equal compute, three worlds: about three hours on two cores.
+curricula: venv
+	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-worlds.yaml
+	$(BIN)/python tests/bench/curricula.py --measure
+
+# Scores side by side on the same questions: about two hours on two cores.
+score-table: venv
+	$(BIN)/infuser sweep configs/sweep/nano-scores.yaml configs/sweep/nano-scores-worlds.yaml
+	$(BIN)/python tests/bench/score_table.py --measure
+	$(BIN)/python tests/bench/curricula.py
+
 bench-gpu: venv
 	$(BIN)/python tests/bench/gpu.py
 
@@ -152,15 +163,20 @@ gpu-kit: $(VENV)/.deepspeed
 	rm -rf build/gpu-kit
 	$(BIN)/python tests/bench/gpu_kit.py build/gpu-kit --vllm
 
-# Such a machine on a CPU: its Python and torch, the kit without vLLM, engine tests, gpu_first.py and a nano run.
+# Such a machine on a CPU: its Python and torch, the kit without vLLM, engine tests, gpu_first.py, a nano run, ZeRO-2 and
+# ZeRO-3 on two ranks, and SmolLM2.
 STAND_IN := .venv-gpu/bin/python
 ENGINE_TESTS := $(addprefix tests/engines/test_,trainer.py engine_probe.py hf_sampler.py output_layer.py engine_attention.py \
   optimizers.py training_memory.py adapters.py)
-gpu-stand-in: .venv-gpu/.installed
+STAND_IN_RUN := INFUSER_STORE=build/gpu-store PYTHONPATH=. $(STAND_IN) -m flows.cli.main run
+SHORT := --set cotrain.iterations=1 --set 'evaluate.benchmarks=[]'
+gpu-stand-in: .venv-gpu/.installed models/smollm2 books/hmmer
 	PYTHONPATH=. $(STAND_IN) -m pytest -q -p no:cacheprovider $(ENGINE_TESTS)
 	PYTHONPATH=. $(STAND_IN) tests/bench/gpu_first.py all --device cpu --shape tiny --groups 2 --prompt 16 --response 16 --decode 8
 	rm -rf build/gpu-store
-	INFUSER_STORE=build/gpu-store PYTHONPATH=. $(STAND_IN) -m flows.cli.main run nano --set cotrain.iterations=2
+	$(STAND_IN_RUN) nano --set cotrain.iterations=2
+	for stage in 2 3; do $(STAND_IN_RUN) nano configs/engine/deepspeed-cpu.yaml --set engine.zero_stage=$$stage --set seed=$$stage $(SHORT) || exit 1; done
+	$(STAND_IN_RUN) configs/smollm2.yaml $(SHORT)
 
 .venv-gpu/.installed: python-3.12-path = $(lastword python3.12 $(sort $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python)))
 .venv-gpu/.installed:

@@ -176,10 +176,14 @@ def study_prediction(
 
 
 def select_questions(
-    run: str | None, *, iteration: int, share: float, steps: int, draws: int, samples: int | None
+    run: str | None, *, iteration: int, share: float, steps: int, draws: int, samples: int | None, leave_out: bool
 ) -> dict[str, Any]:
-    """Train equally long on each score's best questions and on random ones, and compare the accuracies."""
-    study, _, rows = _arms(run, iteration, share=share, steps=steps, draws=draws, samples=samples, ranked=True)
+    """Train equally long on each score's best questions and on random ones, and compare the accuracies.
+
+    With `leave_out`, on all others: the lower the accuracy, the more the score's best questions were worth.
+    """
+    size = {"share": share, "steps": steps, "draws": draws, "samples": samples}
+    study, _, rows = _arms(run, iteration, ranked=True, leave_out=leave_out, **size)
     return {**_head(study), "steps": steps, "arms": list(selection.summary(rows))}
 
 

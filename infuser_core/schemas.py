@@ -717,7 +717,8 @@ class StepCost:
     role: str
     """solver or generator."""
     work: str
-    """`step`, a gradient with an optimizer step; `gradient`, one without; `scoring`; or `logprobs`."""
+    """`step`, a gradient with an optimizer step; `trial`, one whose step was undone; `gradient`, one without a step;
+    `scoring`; or `logprobs`."""
     step: int
     """The optimizer's step count since the anchor, after the pass."""
     num_tokens: int = field(metadata=column("tokens"))

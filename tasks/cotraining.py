@@ -38,6 +38,7 @@ from infuser_core.store.store import Outcome, Table
 from tasks.rollouts import (
     add_key_accuracy,
     add_labels,
+    answers_of,
     counts,
     explain_no_questions,
     questions_of,
@@ -262,14 +263,17 @@ def score_influence(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
+        checkpoint = run.checkpoint(solver, Role.SOLVER)
         scored = score_phase.score_influence(
             run.store.rows(questions, "questions", Question),
             run.store.rows(rollouts, "rollouts", Rollout),
-            run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
+            run.pool.trainer(checkpoint),
             settings,
             reference=reference,
             reference_norm=norm,
             workspace=workspace,
+            dev=answers_of(run.store, gradient) if gradient and settings.step else (),
+            checkpoint=checkpoint,
             progress=progress,
         )
         scores = scored.scores

@@ -1,4 +1,4 @@
-"""Build outcomes of co-training stages: rollouts with pseudo-labels and key accuracy, and steps of updates."""
+"""Read and build tables of co-training stages: rollouts with pseudo-labels and key accuracy, and steps of updates."""
 
 import warnings
 from collections import Counter
@@ -11,6 +11,7 @@ from infuser_core.cotrain.phases.rollout_questions import PseudoLabel
 from infuser_core.cotrain.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.errors import DataWarning
 from infuser_core.schemas import KeyAccuracy, Question, Rollout, Update
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import Run
@@ -30,6 +31,11 @@ def questions_of(store: Store, questions: ArtifactRef) -> list[Question]:
     """Read the questions of an artifact: generated ones or a dev set."""
     table = "questions" if questions.kind == Phase.GENERATE_QUESTIONS else "reference_questions"
     return store.rows(questions, table, Question)
+
+
+def answers_of(store: Store, gradient: ArtifactRef) -> list[Rollout]:
+    """Read the dev answers from which a gradient was computed."""
+    return store.rows(Catalogue(store.root).input_ref(gradient.key, "rollouts"), "rollouts", Rollout)
 
 
 def add_labels(outcome: Outcome, labels: list[PseudoLabel]) -> Outcome:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from corpus.chunk.blocks import BlockType, scan
 
-RULES = "rules-7"
+RULES = "rules-8"
 """Name and version of this set of rules, for recipes."""
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be distinguished from prose."""
@@ -67,6 +67,11 @@ REFERENCE = re.compile(
     r"|\b\d+\s?(?:\(\d+\))?\s?:\s?\d+\s?[-\u2013]\s?\d+"
 )
 YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
+CHANGE = re.compile(
+    r"(?i)^\W*(?:n-i-bz|#?\d{5,7}\b|(?:release |version |v)\d+(?:\.\d+)+"
+    r"|(?:add|bump|chang|deprecat|drop|fix|mov|refactor|remov|renam|updat|upgrad)(?:e|s|es|ed)?\b(?! to ))"
+)
+"""An entry of a list of changes: a version, the number of a bug, or what was done."""
 LEGAL = re.compile(
     r"\b(?:licen[cs](?:e[sd]?|ing|ees?|ors?)|copyright(?:ed|s)?|warrant(?:y|ies)|(?:re)?distribut(?:e[sd]?|ing|ion)"
     r"|liab(?:le|ility)|(?:in)?fring(?:e|es|ing|ement)|damages|permissions?|derivative|patents?|modif(?:y|ied|ications?)"
@@ -269,6 +274,10 @@ FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
         lambda form: _are_most(form.lines, lambda line: bool(INDEX.match(line))),
     ),
     ("a list of contents: most lines end in a page number", _is_contents),
+    (
+        "a list of changes: most lines are a version, a bug or what was done",
+        lambda form: _are_most(form.lines, lambda line: bool(CHANGE.match(line))),
+    ),
     ("a list of references: most entries cite a work with its year", _is_sources),
     (
         "says nothing: most words are names, numbers or debris",

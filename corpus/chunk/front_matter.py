@@ -15,7 +15,7 @@ from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel
 from infuser_core.schemas import Page
 
-RULES = 6
+RULES = 7
 """Version of the rules, for recipes: the titles below, and the subsections that are excluded with them."""
 
 FRONT = re.compile(
@@ -31,7 +31,8 @@ BACK = re.compile(
     r"|further reading|glossary(?: of .*)?"
     r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|information|this .*)"
     r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
-    r"|about the authors?|credits|endnotes|colophon"
+    r"|about the authors?|authors|credits|endnotes|colophon|(?:old(?:er)? )?news|release notes.*|change ?logs?"
+    r"|readme\b.*|contributing(?: to .*)?|code of conduct"
     r"|licen[cs](?:es?|ing)|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",
     re.IGNORECASE,
 )

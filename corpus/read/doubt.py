@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-RULES = "doubt-1"
+RULES = "doubt-2"
 """Name and version of the rules by which a paragraph is doubtful, for recipes."""
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
@@ -85,12 +85,20 @@ GLYPHS = re.compile(
 """Characters without a Unicode value, and the names that other converters give to them."""
 MEANINGLESS = frozenset({"Co", "Cn", "Cs", "Cc"})
 """Unicode categories of characters for private use, unassigned ones, halves of characters and control codes."""
+NAME = re.compile(r"[^\w.:/+-]+|_")
 MARKUP = re.compile(
     r"</?(?:a|br|center|div|figure|font|h[1-6]|iframe|img|li|ol|p|script|span|style|sub|sup|table|t[dhr]|ul)\b[^<>]*>"
     r"|\\(?:begin|end)\{",
     re.IGNORECASE,
 )
 """Tags of HTML, and environments of LaTeX outside formulas."""
+UNRESOLVED, CODE = re.compile(r"\[\?[\w.:/+-]+\\?\]"), re.compile(r"`[^`\n]+`")
+"""The mark of `unresolved`, also in a formula; inline code, which may look like one."""
+
+
+def unresolved(name: str) -> str:
+    """Mark in a book's Markdown for a reference, macro or entity whose text is unknown, with the name in the source."""
+    return f"[?{NAME.sub('-', name).strip('-') or 'unknown'}]"
 
 
 def find_doubt(text: str) -> Doubt:
@@ -119,7 +127,7 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
     prose = VERBATIM.sub("x", paragraph)
     if TORN.search(prose):
         return Doubtful.FORMULA
-    return Doubtful.MARKUP if MARKUP.search(prose) else None
+    return Doubtful.MARKUP if MARKUP.search(prose) or UNRESOLVED.search(CODE.sub("", paragraph)) else None
 
 
 def doubt_by_page(text: str, page_starts: Sequence[int]) -> list[Doubt]:

@@ -7,7 +7,7 @@ from corpus.read.doubt import share_leftward
 from corpus.read.file_kinds import count_pages
 from corpus.read.printed import PdfContent, RemovedText
 
-CONVERTER = "embedded-27"
+CONVERTER = "embedded-28"
 MAX_EMPTY_SHARE = 0.8
 """Share of pages without a usable text layer above which the source is rejected as needs_ocr."""
 
@@ -83,15 +83,16 @@ def render_content(content: PdfContent, num_empty: int, *, use_outline: bool) ->
     """Render the pages: reading order, running heads, headings, paragraphs and Markdown, one step each."""
     from corpus.read import headings, lines, paragraphs, running_heads
     from corpus.read.formulas.stacks import mark_garbled_blocks
+    from corpus.read.line_numbers import split_line_numbers
     from corpus.read.markdown import render_blocks
 
     outline = content.outline if use_outline else []
     pages: list[list[lines.PdfLine]] = []
     removed: list[RemovedText] = []
-    left = lines.left_edge(content.pages)
-    for index, (page, labels) in enumerate(zip(content.pages, content.labels, strict=True)):
-        pieces, numbers = lines.split_line_numbers(page, left)
-        pages.append(lines.lines_of(pieces, index))
+    texts, line_numbers = split_line_numbers(content.pages)
+    rows = zip(texts, lines.gutters_of(texts), line_numbers, content.labels, strict=True)
+    for index, (page, middle, numbers, labels) in enumerate(rows):
+        pages.append(lines.lines_of(page, index, middle))
         removed += [RemovedText(page=index, text=piece.text, reason="line_number") for piece in numbers]
         removed += [RemovedText(page=index, text=label, reason="label") for label in labels]
     text_pages, heads = running_heads.split_running_heads(pages, headings.titles_of(outline))

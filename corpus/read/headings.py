@@ -374,7 +374,8 @@ def _is_label(above: PdfLine, title: PdfLine) -> bool:
 
 def _same_title(above: PdfLine, line: PdfLine) -> bool:
     """Whether a line continues the title above; a line with another section number begins a new title."""
-    alike = above.bold == line.bold and abs(above.size - line.size) < 0.5
+    # A word in another font makes a title's line not bold, but not its other lines.
+    alike = (above.bold == line.bold or above.font == line.font) and abs(above.size - line.size) < 0.5
     alike = alike and not (number_depth(above.text) > 1 and number_depth(line.text) > 1)
     return alike and 0 < above.y - line.y < 1.7 * line.size
 

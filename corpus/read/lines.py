@@ -70,6 +70,8 @@ class PdfLine:
     """Left edge of its column."""
     margin: float = 0.0
     """Right edge of its column."""
+    column: int = 0
+    """1 for a line in the right one of two columns."""
     level: int = 0
     """Heading level, 1 for the highest; 0 for text."""
 
@@ -97,15 +99,13 @@ def resolve_note_marks(page: Sequence[PdfLine], body: float) -> list[PdfLine]:
     """
     small = body - NOTE_SMALLER
     text = [line for line in page if line.size >= small]
-    labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
+    labels = {match[1] or match[2] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
     first_numbers = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
     first_numbers |= {match[1] for line in page for cell in line.cells[1:] if (match := MARGIN_NOTE.match(cell.text))}
-    marks = {number for line in page for number in NOTE_MARK.findall(line.text)}
+    marks = {number for line in text for number in NOTE_MARK.findall(line.text)}
     exponents = Counter(number for line in text for number in POWER.findall(line.text))
     notes = {label for label in labels - marks if exponents[label] == 1}
     powers = marks - first_numbers
-    if not notes and not powers:
-        return list(page)
 
     def correct(text: str) -> str:
         text = NOTE_MARK.sub(lambda mark: f"^{{{mark[1]}}}" if mark[1] in powers else mark[0], text)
@@ -116,7 +116,7 @@ def resolve_note_marks(page: Sequence[PdfLine], body: float) -> list[PdfLine]:
             line, text=correct(line.text), cells=tuple(replace(cell, text=correct(cell.text)) for cell in line.cells)
         )
         if line.size >= small
-        else line
+        else replace(line, text=NOTE_LABEL.sub(r"[^\1\2]: ", line.text))
         for line in page
     ]
 
@@ -133,10 +133,11 @@ def prose_lines(pages: Sequence[list[PdfLine]]) -> list[PdfLine]:
 
 NOTE_SMALLER = 0.7
 """Points by which a footnote's font is smaller than the text's."""
-NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
+NOTE_LABEL = re.compile(r"^(?:\[\^(\d{1,3})\]\s*|(\d{1,3})(?=[^\W\d_]))")
+"""Raised number at the beginning of a footnote, or one without a space after it."""
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
 """Number at the beginning of a line that may be a footnote, in any font size."""
-MARGIN_NOTE = re.compile(r"^(\d{1,3})[.)]?\s?[^\W\d_].{3}")
+MARGIN_NOTE = re.compile(r"^(?:\[\^)?(\d{1,3})[.)\]]?\s?[^\W\d_].{3}")
 """Beginning of a note in the margin."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 POWER = re.compile(r"\^\{(\d{1,3})\}")
@@ -144,16 +145,22 @@ MIN_ROWS = 5
 """Least number of lines on each side for a page to count as set in two columns."""
 FILL = 0.6
 """Least share of its column that a line of running text fills; cells of a table fill less."""
+STICKING_OUT = 0.3
+"""Largest part of a line to the right of the left column, in units of its part within the column."""
+ALIGNED = 2.0
+"""Largest distance of a line's beginning from the left edge of its column, points."""
 STRAY = 0.05
 """Share of a column's pieces that may reach into the gutter."""
 CROSSING = 0.3
 """Largest share of the text that may cross both columns (titles, wide tables)."""
 CLEAR, HALF, NEARLY_ALL = 0.12, 0.5, 0.85
 """Share of each column that must be running text: HALF if at most CLEAR of the page crosses, else NEARLY_ALL."""
+COMMON = 0.3
+"""Least share of a book's pages that show a gutter for others to have it too."""
+CHANGES = 3
+"""Most changes from one column to the other in the order in which a page is drawn; a table has one in every row."""
 GUTTER = 6.0
 """Least space between two columns, points."""
-LINE_NUMBERS = 8
-"""Least number of rising numbers in the left margin for these to be line numbers."""
 TABLE_ROWS = 3
 """Number of consecutive rows with cells in both columns that make a table across both."""
 MAX_GUTTER = 0.15
@@ -167,17 +174,24 @@ LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
 """Dot leaders between a title and its page number."""
 
 
-def lines_of(pieces: Sequence[Piece], page: int) -> list[PdfLine]:
-    """Join a page's pieces of text into lines in reading order: down the left column, then down the right one."""
+def lines_of(pieces: Sequence[Piece], page: int, middle: float | None = None) -> list[PdfLine]:
+    """Join a page's pieces of text into lines in reading order: down the left column, then down the right one.
+
+    `middle` is the horizontal position of the gutter between the columns; None if the page has one column.
+    """
     pieces = _join_initials(pieces)
-    middle = find_gutter(pieces)
     if middle is None:
         return _extend_listings(list(_join_rows(_down_the_page(pieces), page, _column_edges(pieces))))
-    edges = _column_edges([p for p in pieces if p.x1 <= middle]), _column_edges([p for p in pieces if p.x0 >= middle])
-    parts = _reading_order(pieces, middle)
-    return _extend_listings(
-        [line for part in parts for line in _join_rows(part, page, edges[max(p.x1 for p in part) > middle])]
-    )
+    left = _column_edges([piece for piece in pieces if piece.x1 <= middle])
+    right = _column_edges([piece for piece in pieces if piece.x0 >= middle])
+    edges = (left, right, (left[0], right[1]))
+    parts = _reading_order(pieces, middle, right[0])
+    lines = [
+        replace(line, column=int(column == 1))
+        for column, part in parts
+        for line in _join_rows(part, page, edges[column])
+    ]
+    return _extend_listings(lines)
 
 
 def _join_initials(pieces: Sequence[Piece]) -> Sequence[Piece]:
@@ -198,29 +212,6 @@ def _join_initials(pieces: Sequence[Piece]) -> Sequence[Piece]:
     return result
 
 
-def left_edge(pages: Sequence[Sequence[Piece]]) -> float:
-    """Most frequent left edge of a book's text without its numbers, points; 0 for a book without text."""
-    edges = Counter(round(piece.x0) for page in pages for piece in page if not piece.text.isdecimal())
-    return float(edges.most_common(1)[0][0]) if edges else 0.0
-
-
-def split_line_numbers(pieces: Sequence[Piece], left: float) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Separate the line numbers in a manuscript's margin from its text; returns (text, line numbers).
-
-    `left` is the left edge of the book's text: numbers to its right are the first column of a table.
-    """
-    numbers = [piece for piece in pieces if piece.text.isdecimal() and len(piece.text) < 6]
-    if len(numbers) < LINE_NUMBERS or len(numbers) == len(pieces):
-        return pieces, ()
-    edge = min(left, *(piece.x0 for piece in pieces if not piece.text.isdecimal()))
-    margin = sorted((piece for piece in numbers if piece.x1 < edge), key=lambda piece: -piece.y)
-    rising = sum(int(below.text) > int(above.text) for above, below in pairwise(margin))
-    if len(margin) < LINE_NUMBERS or rising < len(margin) - 1:
-        return pieces, ()
-    dropped = {id(piece) for piece in margin}
-    return [piece for piece in pieces if id(piece) not in dropped], margin
-
-
 def _column_edges(pieces: Sequence[Piece]) -> tuple[float, float]:
     """Left and right edges of a column's lines, ignoring those that are indented or stick out."""
     if not pieces:
@@ -231,19 +222,22 @@ def _column_edges(pieces: Sequence[Piece]) -> tuple[float, float]:
     return median(full), ends[int(0.95 * (len(ends) - 1))]
 
 
-def _reading_order(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
-    """Group the pieces of a two-column page in reading order: left column, right column, then a row across both."""
+def _reading_order(pieces: Sequence[Piece], middle: float, right: float) -> list[tuple[int, list[Piece]]]:
+    """Group the pieces of a two-column page in reading order: left column (0), right column (1), then a row across (2).
+
+    `right` is the left edge of the right column.
+    """
     places: dict[int, tuple[int, int]] = {}
     band = 0
     rows = _rows_by_baseline(pieces)
-    for row, wide in zip(rows, _wide_rows(rows, middle), strict=True):
+    for row, wide in zip(rows, _wide_rows(rows, middle, right), strict=True):
         for piece in row:
             places[id(piece)] = (band, 2 if wide else int(piece.x0 >= middle))
         band += wide
     parts: dict[tuple[int, int], list[Piece]] = {}
     for piece in pieces:
         parts.setdefault(places[id(piece)], []).append(piece)
-    return [_down_the_page(parts[place]) for place in sorted(parts)]
+    return [(column, _down_the_page(parts[band, column])) for band, column in sorted(parts)]
 
 
 def _rows_by_baseline(pieces: Sequence[Piece]) -> list[list[Piece]]:
@@ -257,18 +251,50 @@ def _rows_by_baseline(pieces: Sequence[Piece]) -> list[list[Piece]]:
     return rows
 
 
-def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
+def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float, right: float) -> list[bool]:
     """Whether each row spans both columns: text across the gutter, or a table with cells on both sides.
 
     A single row with several pieces on both sides is two lines of text that were stretched to fill their columns.
     """
-    across = [any(piece.x0 < middle < piece.x1 for piece in row) for row in rows]
+    across = [any(_spans(piece, row, middle, right) for piece in row) for row in rows]
     cells = [sum(p.x1 <= middle for p in row) > 1 and sum(p.x0 >= middle for p in row) > 1 for row in rows]
     for place in range(len(rows)):
         nearby = cells[max(0, place - TABLE_ROWS + 1) : place + TABLE_ROWS]
         runs = [nearby[start : start + TABLE_ROWS] for start in range(len(nearby) - TABLE_ROWS + 1)]
         across[place] |= cells[place] and any(all(run) for run in runs)
     return across
+
+
+def _spans(piece: Piece, row: Sequence[Piece], middle: float, right: float) -> bool:
+    """Whether a piece spans two columns; a line that is too long for the left column only sticks out of it."""
+    if not piece.x0 < middle < piece.x1:
+        return False
+    goes_on = any(0 <= other.x0 - piece.x1 < piece.size and abs(other.x0 - right) > ALIGNED for other in row)
+    return goes_on or piece.x1 - middle > STICKING_OUT * (middle - piece.x0)
+
+
+def gutters_of(pages: Sequence[Sequence[Piece]]) -> list[float | None]:
+    """Horizontal position of the gutter of each page; None for a page with one column.
+
+    A page of listings or short entries shows no gutter. In a book of two columns it has that of the other pages if no
+    text crosses it and the file draws one column after the other.
+    """
+    own = [find_gutter(page) for page in pages]
+    middles = [middle for middle in own if middle is not None]
+    if len(middles) < COMMON * len(pages):
+        return own
+    usual = median(middles)
+    return [
+        usual if middle is None and _is_divided(page, usual) else middle
+        for page, middle in zip(pages, own, strict=True)
+    ]
+
+
+def _is_divided(pieces: Sequence[Piece], middle: float) -> bool:
+    across = sum(piece.x0 < middle < piece.x1 for piece in pieces)
+    sides = [piece.x0 >= middle for piece in pieces]
+    changes = sum(before != after for before, after in pairwise(sides))
+    return across <= STRAY * len(pieces) and MIN_ROWS <= sum(sides) <= len(sides) - MIN_ROWS and changes <= CHANGES
 
 
 def find_gutter(pieces: Sequence[Piece]) -> float | None:

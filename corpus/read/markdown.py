@@ -1,8 +1,8 @@
 """Rendering of a PDF's text blocks as Markdown, with the offset at which each page begins."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -22,12 +22,21 @@ WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
 HYPHEN_END = re.compile(r"[^\W\d_][-\u2010]$")
 FEWEST, SHARE = 20, 0.3
 """Least number and share of paragraph lines that must share a left edge for it to be the edge of the text."""
+WRAPPED = re.compile(r"^(?:\u02d3\u2192|\u21aa)")
+"""Hooked arrow at the beginning of the rest of a line of code that was too long."""
+BLANK_SIGN = "\u2423"
+"""Sign of a blank at which such a line was divided."""
+ADDRESS_END = re.compile(r"https?://(?:\S*/)?$")
+ADDRESS_PART = re.compile(r"\S*(?:\w[/_.-]\w|\d|[a-z][A-Z])")
+"""Rest of an address that was divided at a slash; an ordinary word may follow a whole one."""
 LAST_WORD = re.compile(r"[^\W\d_]+$")
 FIRST_WORD = re.compile(r"^[^\W\d_]+")
 
 
 Part = tuple[str, list[tuple[int, int]]]
 """Markdown of one block, and (page index, offset in the Markdown) of the first line from each page."""
+Side = tuple[int, int]
+"""0 or 1 for a left or a right page, and the column."""
 
 
 def render_blocks(blocks: Sequence[TextBlock], num_pages: int) -> tuple[str, list[int]]:
@@ -37,12 +46,14 @@ def render_blocks(blocks: Sequence[TextBlock], num_pages: int) -> tuple[str, lis
     """
     # Parts of hyphenated words do not count as words of the book.
     words = vocabulary(text for block in blocks for text in _without_divided_words(block.lines))
-    shift = _right_page_shift(blocks)
+    edges = _left_edges(blocks)
+    # Without these signs it is not known whether a line of code was divided at a blank.
+    wraps = any(line.mono and line.text.endswith(BLANK_SIGN) for block in blocks for line in block.lines)
     texts = []
     starts: dict[int, int] = {}
     position = 0
     for block in blocks:
-        text, block_starts = _render_block(_align_pages(block, shift), words)
+        text, block_starts = _render_block(_align_sides(block, edges), words, wraps=wraps)
         for page, offset in block_starts:
             starts.setdefault(page, position + offset)
         texts.append(text)
@@ -57,25 +68,35 @@ def render_blocks(blocks: Sequence[TextBlock], num_pages: int) -> tuple[str, lis
     return markdown, [0, *page_starts[1:]] if page_starts else []
 
 
-def _right_page_shift(blocks: Sequence[TextBlock]) -> float:
-    """Distance by which right pages are indented compared with left pages, points; 0 if too few lines show it."""
-    sides = [Counter[int](), Counter[int]()]
+def _side(line: PdfLine) -> Side:
+    return line.page % 2, line.column
+
+
+def _left_edges(blocks: Sequence[TextBlock]) -> dict[Side, float]:
+    """Left edge of the text on left and right pages and in their columns, points; without those of few lines."""
+    sides: dict[Side, Counter[int]] = defaultdict(Counter)
     for block in blocks:
         if block.kind is BlockKind.PARAGRAPH:
             for line in block.lines:
-                sides[line.page % 2][round(line.x0)] += 1
-    edges = [side.most_common(1)[0] if side else (0, 0) for side in sides]
-    if any(count < max(FEWEST, SHARE * side.total()) for side, (_, count) in zip(sides, edges, strict=True)):
-        return 0.0
-    return float(edges[1][0] - edges[0][0])
+                sides[_side(line)][round(line.x0)] += 1
+    commonest = {side: edges.most_common(1)[0] for side, edges in sides.items()}
+    return {
+        side: float(edge)
+        for side, (edge, count) in commonest.items()
+        if count >= max(FEWEST, SHARE * sides[side].total())
+    }
 
 
-def _align_pages(block: TextBlock, shift: float) -> TextBlock:
-    """Shift the lines of a listing on a left and a right page as if both pages had equal margins."""
-    if block.kind is not BlockKind.LISTING or abs(shift) < 2 or len({line.page % 2 for line in block.lines}) < 2:
+def _align_sides(block: TextBlock, edges: Mapping[Side, float]) -> TextBlock:
+    """Shift the lines of a listing over several pages or columns as if all had the left edge of its first line's."""
+    first = _side(block.lines[0])
+    if block.kind is not BlockKind.LISTING or any(_side(line) not in edges for line in block.lines):
         return block
-    lines = (replace(line, x0=line.x0 - shift, x1=line.x1 - shift) if line.page % 2 else line for line in block.lines)
-    return replace(block, lines=tuple(lines))
+    shifts = [edges[first] - edges[_side(line)] for line in block.lines]
+    if max(map(abs, shifts)) < 2:
+        return block
+    lines = zip(block.lines, shifts, strict=True)
+    return replace(block, lines=tuple(replace(line, x0=line.x0 + dx, x1=line.x1 + dx) for line, dx in lines))
 
 
 def _without_divided_words(lines: Sequence[PdfLine]) -> Iterator[str]:
@@ -92,17 +113,18 @@ def vocabulary(texts: Iterable[str]) -> Counter[str]:
     return Counter(word for text in texts for word in WORD.findall(text.casefold()))
 
 
-def _render_block(block: TextBlock, words: Counter[str]) -> Part:
-    """Render one block; `doubt.MARK` follows a formula that could not be read, except in a heading.
+def _render_block(block: TextBlock, words: Counter[str], *, wraps: bool) -> Part:
+    """Render one block; `wraps`: divided lines of code are joined.
 
-    In a listing it is in the place of each such sign: behind the fence it would keep the fence open.
+    `doubt.MARK` follows a formula that could not be read, except in a heading. In a listing it is in the place of each
+    such sign: behind the fence it would keep the fence open.
     """
     first = block.lines[0]
     is_listing = block.kind is BlockKind.LISTING and (len(block.lines) > 1 or bool(MARKUP.match(first.text)))
     if block.garbled and not is_listing:
         lines = tuple(replace(line, text=line.text.replace(GARBLED, "").strip()) for line in block.lines)
         rows = tuple(tuple(cell.replace(GARBLED, "") for cell in row) for row in block.rows)
-        text, starts = _render_block(replace(block, lines=lines, rows=rows, garbled=False), words)
+        text, starts = _render_block(replace(block, lines=lines, rows=rows, garbled=False), words, wraps=wraps)
         return text if block.kind is BlockKind.HEADING else f"{text} {MARK}", starts
     if block.kind is BlockKind.HEADING:
         # Escape number signs at the end of a title, which Markdown would read as the heading's closing sequence.
@@ -113,7 +135,7 @@ def _render_block(block: TextBlock, words: Counter[str]) -> Part:
         table.insert(1, "|" + "---|" * len(block.rows[0]))
         return "\n".join(table), [(first.page, 0)]
     if is_listing:
-        return _render_listing(block.lines)
+        return _render_listing(block.lines, wraps=wraps)
     return _render_paragraph(block, words)
 
 
@@ -141,6 +163,8 @@ def join_lines(text: str, more: str, *, broken: bool, words: Counter[str]) -> st
     A divided word is joined, unless the book writes it with a hyphen elsewhere, or both parts are words of the book
     and the joined word is not. `words` are the counts of the book's words, see `vocabulary`.
     """
+    if ADDRESS_END.search(text) and ADDRESS_PART.match(more):
+        return f"{text}{more}"
     if not broken and not (HYPHEN_END.search(text) and more[:1].islower()):
         joint = "" if WIDE_END.search(text) and WIDE_START.match(more) else " "
         return f"{text}{joint}{more}"
@@ -156,7 +180,7 @@ def join_lines(text: str, more: str, *, broken: bool, words: Counter[str]) -> st
     return f"{bare}-{more}" if hyphenated or not more[:1].islower() else bare + more
 
 
-def _render_listing(lines: Sequence[PdfLine]) -> Part:
+def _render_listing(lines: Sequence[PdfLine], *, wraps: bool) -> Part:
     """Render a listing as a fenced block; indentation follows from left edges, empty lines from distances."""
     left = min(line.x0 for line in lines)
     longest = max(lines, key=lambda line: len(line.text))
@@ -170,6 +194,10 @@ def _render_listing(lines: Sequence[PdfLine]) -> Part:
     for gap, line in zip([0.0, *gaps], lines, strict=True):
         if not starts or starts[-1][0] != line.page:
             starts.append((line.page, len("\n".join(rows)) + 1 if starts else 0))
+        text = line.text.replace(GARBLED, MARK)
+        if wraps and len(rows) > 1 and (sign := WRAPPED.match(text)):
+            rows[-1] = re.sub(f"{BLANK_SIGN}$", " ", rows[-1]) + text[sign.end() :]
+            continue
         rows += [""] * max(0, round(gap / pitch) - 1)
-        rows.append(" " * round((line.x0 - left) / width) + line.text.replace(GARBLED, MARK))
+        rows.append(" " * round((line.x0 - left) / width) + text)
     return "\n".join([*rows, fence]), starts

@@ -27,7 +27,8 @@ MIN_CELL_CHARS = 2.5
 """Least mean length of a table's cells, characters; scattered formulas have shorter ones."""
 SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
 BULLET = re.compile(
-    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*|^[\u2013\u2014*-]\s+(?=\S)"
+    r"^(?!\u00b7\s*\u00b7)[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*"
+    r"|^[\u2013\u2014*-]\s+(?=\S)"
 )
 SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 """Bullets that are also operators."""
@@ -35,6 +36,8 @@ ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,1
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
 PARAGRAPH_GAP = 1.3
 """Distance between two lines that separates paragraphs, in units of the usual distance."""
+MOST_INDENT = 3
+"""Largest indentation of the first line of a paragraph, in units of the font size."""
 HEAD_CHARS = 25
 """Longest line that may be a column head of a floating table or figure, characters."""
 
@@ -207,10 +210,15 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
     if block.kind is BlockKind.LISTING:
         if not line.mono or abs(above.size - line.size) >= 1:
             return False
-        # A listing may have empty lines.
-        near = above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size
-        return above.page + 1 == line.page or near
-    if line.mono and (abs(above.x0 - line.x0) >= 2 or SENTENCE_END.search(above.text) or not _is_full(above, line)):
+        if above.page != line.page or line.y > above.y:
+            return above.page + 1 == line.page or above.column < line.column
+        # A listing may have empty lines, but below one the head of the next entry is at the edge of the text.
+        gap = (above.y - line.y) / (pitch * line.size)
+        is_head = line.x0 < line.left + ALIGNED and all(other.x0 > line.x0 + line.size for other in block.lines)
+        return gap < (PARAGRAPH_GAP if is_head else 3.2)
+    indent = above.x0 - line.x0
+    is_level = abs(indent) < 2 or (len(block.lines) == 1 and 0 < indent < MOST_INDENT * line.size)
+    if line.mono and (not is_level or SENTENCE_END.search(above.text) or not _is_full(above, line)):
         # A monospaced line continues a paragraph only in the middle of a sentence, as a long address or name.
         return False
     if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _begins_with_operator(block, line)):
@@ -248,7 +256,11 @@ def _begins(block: TextBlock, line: PdfLine) -> bool:
     if ITEM.match(line.text):
         return ends_sentence or block.kind is BlockKind.ITEM
     if not ends_sentence:
-        return ends_display(above, line) or begins_display(above, line)
+        is_below_item = block.kind is BlockKind.ITEM and line.x0 < block.lines[0].x0 - line.size / 2
+        ends_item = is_below_item and not _is_full(above, line)
+        return ends_item or ends_display(above, line) or begins_display(above, line)
+    if above.bold != line.bold:
+        return True
     indent = line.x0 - above.x0
     if block.kind is BlockKind.ITEM:
         return indent < -0.7 * line.size and len(block.lines) > 1

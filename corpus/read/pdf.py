@@ -28,12 +28,12 @@ from corpus.read.characters import (
 from corpus.read.doubt import LEFTWARD
 from corpus.read.fonts import Fonts, TextObjects, bind_by_address
 from corpus.read.formulas.accents import Accents
-from corpus.read.formulas.drawings import collect_drawings, split_labels
+from corpus.read.formulas.drawings import PageDrawings, collect_drawings, split_labels
 from corpus.read.formulas.fractions import assemble_fractions
 from corpus.read.formulas.scripts import SMALLER, assemble_scripts
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import mark_stacks
-from corpus.read.printed import OutlineEntry, PdfContent, Piece, Rule
+from corpus.read.printed import OutlineEntry, PdfContent, Piece
 
 TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
 AXIS = 0.25
@@ -118,7 +118,7 @@ def _read_page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tu
     try:
         # Pass the bare handle: converting the wrapper costs as much as many of the calls.
         drawings = collect_drawings(page.raw)
-        reader = _PageReader(textpage.raw, drawings.rules, gaps, coded)
+        reader = _PageReader(textpage.raw, drawings, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
         text, labels = split_labels([piece for piece in pieces if piece.text.strip()], drawings)
         text = assemble_fractions(text, reader.rules) if reader.rules else text
@@ -131,7 +131,7 @@ def _read_page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tu
 class _PageReader:
     """Reader of one page's characters. Each call of PDFium covers one character, so calls are made only if needed."""
 
-    def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps, coded: set[str]) -> None:
+    def __init__(self, textpage: Any, drawings: PageDrawings, gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
@@ -143,7 +143,7 @@ class _PageReader:
         Signs(textpage, self.codes, self.fonts, coded).replace_codes()
         self._mark_unknown_hyphens()
         self.accents = Accents(textpage, self.codes)
-        self.rules = self.accents.add_underscores(rules)
+        self.rules = self.accents.add_underscores(drawings.rules)
         self.missing_blanks = gaps.missing_on(textpage, self.codes)
         spans = list(printed_lines(self.codes))
         turns = Turns(textpage, self.codes, spans, self.objects)
@@ -151,6 +151,12 @@ class _PageReader:
         self.lines: list[Span] = []
         self.labels: list[str] = []
         self.scripts: dict[int, str] = {}
+        for start, end, _ in spans if drawings.hidden else ():
+            places = [place for place in range(start, end) if self.objects.of(place) in drawings.hidden]
+            if text := clean("".join(chr(self.codes[place]) for place in places)):
+                self.labels.append(text)
+            for place in places:
+                self.codes[place] = HOLE
         for span, straight in [part for line in spans for part in turns.split(line)]:
             if straight:
                 self.lines.append(span)
@@ -225,7 +231,7 @@ class _PageReader:
             near = [rule for rule in self.rules if 0.3 * size < rule.y - base < OVER * size]
             ends = [end for rule in near for end in (rule.x0, rule.x1)]
         gaps = self._word_gaps(list(self._gaps(start, end)), start, end, size)
-        wide = [gap for gap in gaps if gap[2] > size * GAP]
+        wide = [gap for gap in gaps if gap[2] > size * GAP or self._ends_number(start, gap)]
         cell_starts, cell_ends = [start, *(gap[1] for gap in wide)], [*(gap[0] + 1 for gap in wide), end]
         for first, last in zip(cell_starts, cell_ends, strict=True):
             runs = list(self._runs(first, last, ends))
@@ -241,6 +247,12 @@ class _PageReader:
                     # Large operators hang below the baseline: the middle of their ink gives the line's height.
                     piece = replace(piece, y=round(sum(self._ink(begin)) / 2 - AXIS * piece.size, 2))
                 yield piece
+
+    def _ends_number(self, start: int, gap: Gap) -> bool:
+        """Whether only digits are before a gap and code in another font after it: they may count the lines."""
+        before, after, _ = gap
+        digits = all(0x30 <= code <= 0x39 for code in self.codes[start : before + 1])
+        return digits and self.fonts.of(after)[2] and not self.fonts.of(before)[2]
 
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
         """Divide characters into stretches on one baseline; yields (first character, one past the last)."""

@@ -116,10 +116,10 @@ def probe(
     config: Annotated[Path | None, typer.Option(help="YAML: engine, or a run's configuration.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test whether a model has seen benchmarks, by completing their questions.
+    """Test whether a model has seen a benchmark's questions.
 
-    It reads the first 40, 60 and 80% of a question. What it completes counts against a control that it cannot have
-    seen: fresh questions, or the same ones with other numbers.
+    It completes them from the first 40, 60 and 80%, against a control that it cannot have seen: fresh questions,
+    or the same ones with other numbers.
     """
     from flows.evaluate import EvaluationRequest
     from flows.evaluate import probe as go

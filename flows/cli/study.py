@@ -69,6 +69,9 @@ def selection(
     share: Share = 0.25,
     steps: Steps = 10,
     draws: Annotated[int, typer.Option(min=1, max=100, help="Random arms.")] = 5,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="Train every arm on all questions except its own.")
+    ] = False,
     samples: Samples = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,10 +81,11 @@ def selection(
     """
     from flows.studies import of_each, select_questions
 
-    size = {"share": share, "steps": steps, "draws": draws, "samples": samples}
+    size = {"share": share, "steps": steps, "draws": draws, "samples": samples, "leave_out": leave_out}
     results = of_each(select_questions, runs or [], iteration=iteration, **size)
     note = "" if "pooled" in results else _ARMS
-    head = f"held-out accuracy after {steps} steps on every arm's questions{note}"
+    part = "all questions except every arm's" if leave_out else "every arm's questions"
+    head = f"held-out accuracy after {steps} steps on {part}{note}"
     show(results, lambda: _text(results, "arms", head), as_json=as_json)
 
 

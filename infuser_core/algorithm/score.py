@@ -10,7 +10,9 @@ from typing import Literal
 from infuser_core.schemas import Verdict
 
 Influence = Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"]
-"""Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
+"""Scores from gradients, by configuration name; the first is the paper's (eq:estimated_influence_score)."""
+Score = Literal[Influence, "measured"]
+"""All scores by configuration name: also the change of the dev objective after real steps on the question."""
 NORM_FLOOR = 1e-12
 """Smallest norm used as a divisor, so that a zero gradient scores 0 and not NaN."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infuser_core.algorithm.preset import PRESETS, Preset
-from infuser_core.algorithm.score import Influence
+from infuser_core.algorithm.score import Score
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.loss import LossSettings
@@ -122,9 +122,12 @@ class CotrainSettings(Settings):
     sampling: RolloutSampling = RolloutSampling()
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
-    influence: Influence = "preconditioned_cosine"
+    influence: Score = "preconditioned_cosine"
     """Form of the score: cosine or dot product of the dev gradient with AdamW's step on the question
-    (`preconditioned_`), or with the question's plain gradient."""
+    (`preconditioned_`), or with the question's plain gradient; or `measured`, the change of the dev objective after
+    real steps on the question, which takes a gradient per step and a pass over the dev answers per question."""
+    influence_steps: Annotated[int, Mark.NEUTRAL] = Field(default=1, ge=1, le=100)
+    """Real steps on each question that `influence: measured` takes."""
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: Annotated[AdapterSettings | None, Mark.NEUTRAL_IN_KEYS] = None
     """Adapters that both roles train on top of the anchor; null trains all weights."""

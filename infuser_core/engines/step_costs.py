@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint, StepCost
 from infuser_core.store.adapter_files import base_folder
 
-STEP, GRADIENT, SCORING, LOGPROBS = "step", "gradient", "scoring", "logprobs"
-"""Kinds of passes: a gradient with an optimizer step, one without, influence scores, and log-probabilities."""
+STEP, TRIAL, GRADIENT, SCORING, LOGPROBS = "step", "trial", "gradient", "scoring", "logprobs"
+"""Kinds of passes: a gradient with an optimizer step, one whose step a load undid, one without a step, influence
+scores, and log-probabilities."""
 
 _costs: ContextVar[list[StepCost] | None] = ContextVar("step_costs", default=None)
 
@@ -52,8 +54,8 @@ class CostMeter:
         self.restart(checkpoint)
 
     def restart(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint that was loaded: rows of steps since then are dropped, as their weights are."""
-        self._rows[:] = [row for row in self._rows if row.work != STEP]
+        """Go on from a checkpoint that was loaded: steps since then become trials, as their weights are gone."""
+        self._rows[:] = [replace(row, work=TRIAL) if row.work == STEP else row for row in self._rows]
         self._role, self._step = str(checkpoint.role), checkpoint.step
         folder = Path(checkpoint.path)
         base = base_folder(folder)

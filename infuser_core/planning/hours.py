@@ -127,8 +127,14 @@ def gradient_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
     return passes * work.forward(shape)
 
 
-def scoring_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
-    """FLOPs of influence scoring: a gradient per question, and the optimizer's step direction per hidden matrix."""
+def scoring_flops(config: RunConfig, shape: Shape, work: GroupWork, dev: GroupWork) -> float:
+    """FLOPs of influence scoring: a gradient per question, and the optimizer's step direction per hidden matrix.
+
+    A measured score takes a gradient per step and a forward pass over the answers `dev` per question.
+    """
+    if config.cotrain.influence == "measured":
+        steps = config.cotrain.influence_steps * gradient_flops(config, shape, work)
+        return steps + work.groups * dev.forward(shape)
     flops = options_class(config.cotrain.optimizer.name).direction_flops
     directions = shape.layers * sum(flops(*sides) for sides in shape.hidden_matrices)
     return gradient_flops(config, shape, work) + work.groups * directions
@@ -169,13 +175,20 @@ def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseW
     if influence:
         flops = {TRAINING: gradient_flops(config, shape, varied_dev)}
         phases.append(PhaseWork(name=Phase.DEV_GRADIENT, work=varied_dev, flops=flops))
-        flops = {SCORING: scoring_flops(config, shape, varied)}
+        flops = {SCORING: scoring_flops(config, shape, varied, varied_dev)}
         phases.append(PhaseWork(name=Phase.SCORE_INFLUENCE, work=varied, flops=flops))
     if cotrain.generator.update:
         phases.append(update(Phase.UPDATE_GENERATOR, generation, cotrain.generator.minibatch, scored=False))
     if cotrain.solver.update:
         work = varied_dev if cotrain.dev_only else varied
-        phases.append(update(Phase.UPDATE_SOLVER, work, cotrain.solver.minibatch, scored=influence))
+        phases.append(
+            update(
+                Phase.UPDATE_SOLVER,
+                work,
+                cotrain.solver.minibatch,
+                scored=influence and cotrain.influence != "measured",
+            )
+        )
     return phases
 
 

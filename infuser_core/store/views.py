@@ -63,6 +63,33 @@ VIEWS: dict[str, str] = {
         left join scores s on s.run = q.run and s.iteration >= q.iteration and s.question_id = q.question_id
         left join generator_scores w on w.run = q.run and w.iteration >= q.iteration and w.rollout_id = q.rollout_id
     """,
+    "question_gauges": r"""
+        with plain as (
+            select q.run, q.iteration, q.question_id,
+                   lower(trim(regexp_replace(concat_ws(' ', q.text, array_to_string(q.choices, ' ')), '\s+', ' ', 'g')))
+                       as text,
+                   coalesce(nullif(l.topic, 'unknown'), nullif(q.subdomain, ''), nullif(q.domain, ''), q.document_id)
+                       as topic
+            from questions q left join question_labels l
+                on l.run = q.run and l.iteration = q.iteration and l.question_id = q.question_id
+            where q.phase = 'generate_questions'),
+        placed as (
+            select *, row_number() over (partition by run, text order by iteration, question_id) as place from plain),
+        gauges as (
+            select run, iteration, count(*) as questions, avg((place > 1)::int) as copies,
+                   pow(2, entropy(topic)) as topics, avg(length(text)) as characters
+            from placed group by run, iteration),
+        texts as (
+            select run, iteration, avg((malformed_reason = '')::int) as valid
+            from rollouts where role = 'generator' group by run, iteration),
+        early as (
+            select run, avg(topics) as topics, avg(characters) as characters, avg(valid) as valid
+            from gauges join texts using (run, iteration) where iteration < 3 group by run)
+        select g.run, g.iteration, g.questions, g.copies, g.topics, g.characters, t.valid,
+               g.topics / least(e.topics, g.questions) as topics_change,
+               g.characters / e.characters as characters_change, t.valid / e.valid as valid_change
+        from gauges g join texts t using (run, iteration) left join early e using (run)
+    """,
 }
 """SELECT statement of each view by name. Views select only from tables, not from other views."""
 

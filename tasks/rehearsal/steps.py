@@ -203,8 +203,10 @@ class Rehearsal:
             reference=self._folder / dev_gradient.FILE,
             reference_norm=self._norm,
             workspace=self._folder,
+            dev=self._rollouts,
+            checkpoint=self._first,
         )
-        return self._trained_tokens(), f"cosine {result.scores[0].cosine:.3f}"
+        return self._trained_tokens(), f"score {result.scores[0].score:.3g}"
 
     def _update(self) -> tuple[int, str]:
         config, saved = self._config, self._folder / "updated"

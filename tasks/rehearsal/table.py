@@ -86,7 +86,7 @@ def extrapolate(
         return None
     pace = {
         SAMPLING: seconds["generation"] / sampled.forward(shape),
-        SCORING: seconds["scoring"] / scoring_flops(config, shape, trained),
+        SCORING: seconds["scoring"] / scoring_flops(config, shape, trained, trained),
         TRAINING: seconds["dev gradient"] / gradient_flops(config, shape, trained),
     }
     cotrain = config.cotrain

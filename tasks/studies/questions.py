@@ -20,6 +20,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from infuser_core.system.sealed import digest_of
 from tasks.evaluation import Judge
+from tasks.rollouts import answers_of
 from tasks.run import Execution, Run
 from tasks.stage import stage
 from tasks.work import Work, add_not_finite
@@ -130,14 +131,17 @@ def score_given(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         (facts,) = run.store.rows(gradient, "gradients", Gradient)
+        checkpoint = run.checkpoint(solver, Role.SOLVER)
         scored = score_influence.score_influence(
             run.store.rows(questions, "questions", Question),
             run.store.rows(rollouts, "rollouts", Rollout),
-            run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
+            run.pool.trainer(checkpoint),
             settings,
             reference=run.store.path(gradient, dev_gradient.FILE),
             reference_norm=facts.norm,
             workspace=workspace,
+            dev=answers_of(run.store, gradient) if settings.step else (),
+            checkpoint=checkpoint,
             include_carried=True,
             progress=progress,
         )

@@ -10,6 +10,7 @@ from typing import Any
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import dev_gradient, rollout_dev, update_generator, update_solver
+from infuser_core.cotrain.phases.parts.real_steps import Measure, reweighted_measure
 from infuser_core.cotrain.studies import candidates, effects, gradients, selection
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.answering import answer_questions, render_messages
@@ -190,7 +191,7 @@ def prediction_study(
     return study.work("prediction_study", effects.VERSION, settings, produce, named=score_values)
 
 
-def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSettings) -> dict[str, effects.Measure]:
+def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSettings) -> dict[str, Measure]:
     """Accuracy measures by reweighted answers to held-out questions and, for steps on scored answers, dev questions."""
     parts = ["held_out"] if settings.answers else ["dev", "held_out"]
     panels = {
@@ -202,7 +203,7 @@ def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSetting
     trainer = study.trainer
     trainer.load(study.checkpoint)
     temperature = settings.step.objective.temperature
-    return {name: effects.reweighted_measure(rows, trainer, temperature=temperature) for name, rows in panels.items()}
+    return {name: reweighted_measure(rows, trainer, temperature=temperature) for name, rows in panels.items()}
 
 
 def gradient_study(
@@ -256,7 +257,7 @@ def _replies(study: ScoredIteration) -> list[str]:
     return replies if all(replies) else []
 
 
-def _exact_measure(study: ScoredIteration, replies: list[str]) -> effects.Measure:
+def _exact_measure(study: ScoredIteration, replies: list[str]) -> Measure:
     """The exact measure: probability of the right replies to the held-out questions, end token included."""
     tokenizer = study.run.pool.sampler(study.checkpoint).tokenizer
     end = [] if tokenizer.end_token is None else [tokenizer.end_token]
@@ -279,6 +280,7 @@ def selection_study(
     draws: int,
     samples: int | None,
     ranked: bool,
+    leave_out: bool = False,
 ) -> Work:
     """Train equally on selected and on random questions; measure held-out accuracy, exactly if `samples` is None."""
     run, replies = study.run, [] if samples else _replies(study)
@@ -289,6 +291,7 @@ def selection_study(
         draws=draws,
         samples=0 if replies else samples or SAMPLES,
         ranked=ranked,
+        leave_out=leave_out,
     )
 
     def answer_held_out(after: Checkpoint) -> list[Rollout]:

@@ -45,6 +45,8 @@ NEEDS = [
     "jsonschema-specifications",
     "referencing",
     "rpds-py",
+    "attrs",
+    "protobuf",
     "ray",
 ]
 """Packages that such a machine lacks; versions are those of constraints.txt."""

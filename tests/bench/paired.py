@@ -24,11 +24,13 @@ class Difference:
     """Share of seeds above 0 that the hypothesis asks for, as it was written before the runs."""
     unit: str = "seeds"
     """Noun of what is paired."""
+    level: float = 0.95
+    """Confidence of the interval."""
 
     @property
     def half(self) -> float:
-        """Half the 95% t interval."""
-        return float(stdtrit(self.seeds - 1, 0.975)) * self.sd / math.sqrt(self.seeds)
+        """Half the t interval."""
+        return float(stdtrit(self.seeds - 1, 0.5 + self.level / 2)) * self.sd / math.sqrt(self.seeds)
 
     def detectable(self, seeds: int) -> float:
         """Smallest true difference that so many seeds find with 80% power at 5%."""
@@ -58,8 +60,17 @@ class Difference:
         return f"not settled: {self.wanted()} seeds for a difference of this size; {power}"
 
 
-def paired(first: Sequence[float], second: Sequence[float], *, needed: float = 0.0, unit: str = "seeds") -> Difference:
+def paired(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    needed: float = 0.0,
+    unit: str = "seeds",
+    level: float = 0.95,
+) -> Difference:
     """First minus second, seed by seed."""
     gaps = [a - b for a, b in zip(first, second, strict=True)]
     above = sum(gap > 0 for gap in gaps)
-    return Difference(mean=fmean(gaps), sd=stdev(gaps), seeds=len(gaps), above=above, needed=needed, unit=unit)
+    return Difference(
+        mean=fmean(gaps), sd=stdev(gaps), seeds=len(gaps), above=above, needed=needed, unit=unit, level=level
+    )

@@ -152,7 +152,12 @@ hidden
 
 def test_directives_of_a_markdown_book_are_formulas_code_and_prose(tmp_path):
     page = convert(written(tmp_path, "book.myst", MYST))
-    expected = ["Depth $d_1$ as in the plan.", "\n$$d = a^2$$\n", "Mind the frogs.", "``` python\nfrogs = 3\n```"]
+    expected = [
+        "Depth $d_1$ as in the plan.",
+        "\n$$d = a^2$$\n",
+        "Mind the \\[?frogs\\].",
+        "``` python\nfrogs = 3\n```",
+    ]
     expected += ["**Theorem Frogs**\n\nEvery pond has $f^2$ frogs.", "``` text\n{note}\n```"]
     assert [each for each in expected if each not in page.markdown] == [], page.markdown
     assert not [each for each in ("hidden", "eq_d", "tags", "sec:", "{math}") if each in page.markdown]
@@ -233,11 +238,6 @@ def test_a_page_without_tags_that_a_script_prints_is_markdown(tmp_path, name):
         "**Falling**\n\n# Stones\n\nA stone falls as $h = g t^2 / 2$, so\n\n$$t = \\sqrt{2 h / g}$$\n\n"
         "- first line\n\n``` c++\n#include <cmath>\n    double t = <!-- h -->;\n```\n\n\\[fall.cc\\] A fall\n"
     )
-
-
-def test_a_number_that_sphinx_alone_knows_is_its_label(tmp_path):
-    text = "Stones\n======\n\nSee :numref:`Chapter %s <free_fall>` and :numref:`%s <drag>`.\n"
-    assert "See Chapter free fall and drag." in convert(written(tmp_path, "book.rst", text)).markdown
 
 
 def test_a_listing_that_a_page_can_run_is_code(tmp_path):
@@ -477,13 +477,14 @@ def test_an_empty_line_ends_no_list(tmp_path):
 @pytest.mark.parametrize(
     ("written_as", "read"),
     [
-        ("<<the-yard>>", "the yard"),
-        ("<<book.adoc#the_yard>>", "the yard"),
+        ("<<the-yard>>", "\\[?the-yard\\]"),
+        ("<<book.adoc#the_yard>>", "\\[?the-yard\\]"),
         ("<<the-yard,our yard>>", "our yard"),
-        ("xref:the-yard[xrefstyle=full]", "the yard"),
-        ("xref:book.adoc#the-yard[]", "the yard"),
+        ("xref:the-yard[xrefstyle=full]", "\\[?the-yard\\]"),
+        ("xref:book.adoc#the-yard[]", "\\[?the-yard\\]"),
         ("xref:the-yard[our yard]", "our yard"),
         ("https://example.org/yard[our yard^]", "our yard"),
+        ("https://example.org/a#b[yard #4: sand]", "yard \\#4: sand"),
         ("a << b >> c", "a \\<\\< b \\>\\> c"),
     ],
 )

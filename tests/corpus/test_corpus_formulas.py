@@ -163,6 +163,22 @@ def test_the_fraction_in_the_line_above_is_not_under_a_root():
     assert read == ["\\frac{L}{mg}", "r =", "\\sqrt{x + y}"]
 
 
+def test_a_fraction_between_a_letter_and_a_larger_sign_has_the_baseline_of_the_letter():
+    def piece(text: str, x0: float, x1: float, y: float, size: float, font: str) -> Piece:
+        return Piece(text=text, x0=x0, x1=x1, y=y, size=size, font=font, bold=False, mono=False, run=True)
+
+    line = [
+        piece("Q", 75.3, 82.6, 238.3, 9.0, "CMMI9"),
+        piece("n+1", 82.6, 96.4, 237.3, 6.0, "CMR6"),
+        piece("=", 99.5, 106.7, 238.3, 9.0, "CMR9"),
+        piece("1", 119.5, 124.0, 244.1, 9.0, "CMR9"),
+        piece("2v", 111.0, 132.5, 231.0, 9.0, "CMMI9"),
+        piece("\u222b", 135.8, 145.2, 238.1, 10.0, "CMEX10"),
+    ]
+    read = assemble_scripts(assemble_fractions(line, [Rule(x0=110.0, x1=133.5, y=240.6)]))
+    assert read[0].text.startswith("Q_{n+1} = \\frac{1}{2v}")
+
+
 def test_underlined_code_is_no_fraction():
     def typed(words: str, y: float) -> Piece:
         return Piece(text=words, x0=72, x1=95, y=y, size=10, font="CMTT10", bold=False, mono=True)
@@ -463,8 +479,8 @@ def test_a_listing_that_a_slide_includes_is_text(tmp_path):
     canvas.doForm("listing")
     canvas.save()
     made = convert(str(tmp_path / "slides.pdf"), ReadingConfig(max_pages=4000))
-    assert made.markdown.count("```") == 2 and not made.removed
-    assert "3   {\n4     a++;\n5   }\n" in made.markdown
+    assert made.markdown.count("```") == 2 and {row.reason for row in made.removed} == {"line_number"}
+    assert "{\n  a++;\n}\n" in made.markdown
 
 
 def test_the_bar_of_a_fraction_is_found_on_a_page_that_is_wrapped_like_a_drawing(tmp_path):
@@ -509,6 +525,50 @@ def test_labels_of_a_drawing_on_the_page_itself_are_recorded_and_its_caption_sta
     made = sketched(tmp_path / "book.pdf", curves=curves, caption=caption)
     assert made.markdown.count(PROSE) == 16 and caption in made.markdown
     assert [row.text for row in made.removed] == [f"node {number}" for number in range(4)]
+
+
+def test_titles_and_commands_right_above_and_below_a_drawing_are_no_labels(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+        canvas.drawString(72, 450 - 12 * row, PROSE)
+    canvas.rect(72, 548, 350, 14)
+    canvas.setFont("Courier", 10)
+    canvas.drawString(77, 552, "> draw(G)")
+    for number in range(4):
+        canvas.line(200 + 12 * number, 500, 210 + 12 * number, 546)
+    canvas.setFont("Helvetica", 6)
+    canvas.drawString(212, 520, "label")
+    canvas.setFont("Times-Bold", 12)
+    canvas.drawString(72, 484, "1.2.2 Path graphs")
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
+    assert "> draw(G)" in made.markdown and "1.2.2 Path graphs" in made.markdown
+    assert [row.text for row in made.removed] == ["label"]
+
+
+def test_a_cropped_drawing_hides_its_text_and_keeps_that_of_the_page_in_its_place(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.beginForm("figure", 0, 0, 300, 100)
+    canvas.setFont("Helvetica", 8)
+    canvas.drawString(20, 50, "shown")
+    canvas.drawString(20, -60, "cut off")
+    canvas.drawString(20, 180, "cut off as well")
+    canvas.endForm()
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+    for row in range(6):
+        canvas.drawString(96, 450 - 20 * row, f"Term {row}")
+    canvas.saveState()
+    canvas.translate(72, 480)
+    canvas.doForm("figure")
+    canvas.restoreState()
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
+    assert made.markdown.count("Term") == 6 and "cut off" not in made.markdown
+    assert sorted(row.text for row in made.removed) == ["cut off", "cut off as well", "shown"]
 
 
 def test_boxes_that_nothing_calls_a_figure_keep_their_text(tmp_path):

@@ -115,6 +115,17 @@ NAMES = "The ways to measure a wave are these.\n\n" + "\n\n".join(
 TERMS = "draw-wall, 142 draw-wave, 9, 12 :height, 30 *left-gauge*, 151 water<=, 27 openTide, 44 tide-of, 3\n" * 12
 FLATTENED = "faces 1 1 14 -5 -13 tension t0 // side 2 2 15 -6 -14 density d_1 " * 6
 SPLIT = "T h e  t i d e  c o m e s  t w i c e  a  d a y  a n d  g o e s .\n\n" * 6
+CHANGES = "## Release 3.2.1\n\n" + "\n".join(
+    f"- {entry}"
+    for entry in (
+        "452802 Handle sand",
+        "Fix a leak of the pond",
+        "Added frogs",
+        "v3.2",
+        "Removes old nets",
+        "n-i-bz Dry",
+    )
+)
 NUMBERED = "# 4: Waves\n\n## 4.1: Water that comes and goes\n\n" + "\n\n".join(
     f"4.1.{n}: Waves on a wall" for n in range(9)
 )
@@ -148,6 +159,7 @@ EXAMINED = f"{PROSE}The students of a school measured it for an exam; the next c
         (CITED, "a list of references"),
         (NUMBERS, "says nothing"),
         (NUMBERED, "a list of contents"),
+        (CHANGES, "a list of changes"),
         (NAMES, "says nothing"),
         (TERMS, "says nothing"),
         (FLATTENED, "says nothing"),

@@ -373,3 +373,20 @@ def test_a_listing_keeps_its_indentation_over_pages_with_other_margins(tmp_path)
     canvas.save()
     listing = "\n".join(["```", *code, "```"])
     assert listing in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
+
+
+def test_a_title_over_two_lines_may_begin_with_a_word_in_another_font(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for name in ("Floor", "Round", "Least"):
+        canvas.setFont("Courier", 14)
+        canvas.drawString(72, 740, name)
+        canvas.setFont("Helvetica-Bold", 14)
+        canvas.drawString(122, 740, "is a function that takes a number and")
+        canvas.drawString(72, 723, f"gives {name.lower()}s")
+        canvas.setFont("Times-Roman", 10)
+        for row in range(30):
+            canvas.drawString(72, 690 - 12 * row, LEFT[row])
+        canvas.showPage()
+    canvas.save()
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=9)).markdown
+    assert "# Round is a function that takes a number and gives rounds\n" in text

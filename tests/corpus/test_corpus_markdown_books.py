@@ -28,11 +28,11 @@ def test_a_directive_of_myst_ends_with_the_one_around_it(tmp_path):
     assert "Deep?\n\n**Answer**\n\nYes.\n\n**Exercise**" in page.markdown
 
 
-def test_a_reference_of_myst_without_text_is_its_label_in_words(tmp_path):
+def test_a_reference_of_myst_to_no_place_is_a_mark(tmp_path):
     text = "# Wells [](#wells)\n\nUse [](#e-depth_two) and [](wet-sand.md), or ![](#fig:well); `[](#x)` is code.\n\n![](a.png)\n"
     page = convert(tmp_path, "a.md", text)
     assert (
-        "\n\nUse e depth two and wet sand, or fig well; `[](#x)` is code." in page.markdown
+        "\n\nUse \\[?e-depth-two\\] and \\[?wet-sand.md\\], or \\[?fig:well\\]; `[](#x)` is code." in page.markdown
         and "wells" not in page.markdown
     )
 

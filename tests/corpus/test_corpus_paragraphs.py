@@ -12,8 +12,9 @@ from tex_fonts import write_page
 
 from corpus.read import fonts
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.lines import lines_of
-from corpus.read.markdown import join_lines, vocabulary
+from corpus.read.lines import PdfLine, lines_of
+from corpus.read.markdown import join_lines, render_blocks, vocabulary
+from corpus.read.paragraphs import BlockKind, TextBlock
 from corpus.read.printed import Piece
 
 BODY = ParagraphStyle("body", fontName="Times-Roman", fontSize=10, leading=12, spaceAfter=8)
@@ -52,6 +53,18 @@ def drawn(path: Path, lines: list[tuple[float, float, str]], font: str = "Times-
 )
 def test_a_word_divided_by_the_margin_is_put_together_as_the_book_writes_it(left, right, book, whole):
     assert join_lines(left, right, broken=True, words=vocabulary([book])) == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "whole"),
+    [
+        ("see https://", "example.org/a", "see https://example.org/a"),
+        ("see https://example.org/", "part_2.html now", "see https://example.org/part_2.html now"),
+        ("see https://example.org/", "for more", "see https://example.org/ for more"),
+    ],
+)
+def test_an_address_that_the_margin_divides_is_whole(text, more, whole):
+    assert join_lines(text, more, broken=False, words=vocabulary([])) == whole
 
 
 def test_lines_of_east_asian_text_join_without_a_blank():
@@ -338,3 +351,83 @@ def test_brackets_and_remarks_in_another_font_belong_to_their_listing(tmp_path):
     canvas.save()
     lines = [line.strip() for line in read_code(tmp_path / "a.pdf").splitlines()]
     assert [line.split("  ")[0] for line in lines] == ["```", *rows, "```"] and "/* no fault */" in lines[3]
+
+
+def listed(path, rows):
+    """Text of a page of prose with rows in Courier below it: distance from the row above, left edge, text."""
+    canvas = Canvas(str(path))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(12):
+        canvas.drawString(
+            72, 760 - 12 * row, f"{row:02} timber goes over the ridge and down to the valley for the mill"
+        )
+    canvas.setFont("Courier", 10)
+    y = 600
+    for down, x, text in rows:
+        y -= down
+        canvas.drawString(x, y, text)
+    canvas.save()
+    return read(path)
+
+
+def test_the_head_of_an_entry_below_a_listing_is_no_line_of_it(tmp_path):
+    text = listed(tmp_path / "a.pdf", [(0, 90, "run.Field"), (12, 90, "run.Other"), (20, 72, "Command: smooth(NAME);")])
+    assert "```\nrun.Field\nrun.Other\n```\n\nCommand: smooth(NAME);" in text
+
+
+def test_a_note_is_named_by_its_number_and_a_mark_may_begin_a_line(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for row in range(12):
+        canvas.setFont("Times-Roman", 10)
+        canvas.drawString(
+            72, 760 - 12 * row, f"{row:02} timber goes over the ridge and down to the valley for the mill."
+        )
+    for y, size, sentence in ((616, 10, "But the copper does not."), (580, 8, "The copper is in the hills.")):
+        canvas.setFont("Times-Roman", 0.6 * size)
+        canvas.drawString(72, y + 0.4 * size, "3")
+        canvas.setFont("Times-Roman", size)
+        canvas.drawString(76, y, sentence)
+    canvas.save()
+    text = read(tmp_path / "a.pdf")
+    assert "[^3]But the copper" in text
+    assert text.endswith("\n\n[^3]: The copper is in the hills.\n")
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        (["call(one,\u2423", "\u02d3\u2192two, -", "\u02d3\u2192three);", "end"], "call(one, two, -three);\nend"),
+        (["call(one,", "\u02d3\u2192two);"], "call(one,\n\u02d3\u2192two);"),
+    ],
+)
+def test_a_line_of_code_that_the_book_divides_is_whole_if_it_marks_the_blanks_there(rows, code):
+    lines = [
+        PdfLine(
+            text=text,
+            page=0,
+            x0=72,
+            x1=72 + 6 * len(text),
+            y=700 - 12 * n,
+            size=10,
+            bold=False,
+            mono=True,
+            broken=False,
+        )
+        for n, text in enumerate(rows)
+    ]
+    markdown, _ = render_blocks([TextBlock(kind=BlockKind.LISTING, lines=tuple(lines))], 1)
+    assert markdown == f"```\n{code}\n```\n"
+
+
+def test_text_at_the_edge_below_an_item_without_a_full_stop_and_a_bold_line_begin_paragraphs(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    line = "timber goes over the ridge and down to the valley for the mill"
+    rows = [(84, "\u2022 bold: the ridge is near"), *[(72, f"{row:02} {line}") for row in range(8)], (72, f"{line}.")]
+    for row, (x, text) in enumerate(rows):
+        canvas.setFont("Times-Roman", 10)
+        canvas.drawString(x, 760 - 12 * row, text)
+    canvas.setFont("Times-Bold", 10)
+    canvas.drawString(72, 760 - 12 * len(rows), "Examples.")
+    canvas.save()
+    text = read(tmp_path / "a.pdf")
+    assert "- bold: the ridge is near\n\n00 timber" in text and text.endswith(f"{line}.\n\nExamples.\n")

@@ -1,4 +1,4 @@
-"""The page of claims is what its command writes from the kept measurements."""
+"""The pages of claims and of curricula are what their commands write from the kept measurements."""
 
 import json
 import runpy
@@ -13,3 +13,9 @@ def test_the_page_follows_from_the_kept_measurements(monkeypatch):
     claims = runpy.run_path(str(BENCH / "claims.py"))
     kept = json.loads((BENCH / "headline.json").read_text(encoding="utf-8"))
     assert claims["page"](kept) == (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_curricula_follows_from_the_kept_measurements(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    curricula = runpy.run_path(str(BENCH / "curricula.py"))
+    assert curricula["page"](curricula["read_kept"]()) == (ROOT / "docs" / "curricula.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from stock_engines import DEVICE, engine_pool
 
 from infuser_core.engines.fake import fake_anchor
 from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.step_costs import GRADIENT, LOGPROBS, SCORING, STEP, CostMeter, record_costs
+from infuser_core.engines.step_costs import GRADIENT, LOGPROBS, SCORING, STEP, TRIAL, CostMeter, record_costs
 from infuser_core.engines.traces import traced
 from infuser_core.engines.training.compute_clock import ComputeClock, DeviceUse
 from infuser_core.memory.hardware import known_gpus
@@ -71,7 +71,7 @@ def test_responses_without_advantage_are_counted_but_not_computed(pool: EnginePo
     assert (row.num_tokens, row.computed_tokens) == (11, 5 + 4)
 
 
-def test_a_load_drops_the_rows_of_the_steps_that_it_undoes(pool: EnginePool, anchor: Checkpoint):
+def test_a_load_makes_trials_of_the_steps_that_it_undoes(pool: EnginePool, anchor: Checkpoint):
     with record_costs() as costs:
         trainer = pool.trainer(anchor)
         for _ in range(2):
@@ -79,7 +79,7 @@ def test_a_load_drops_the_rows_of_the_steps_that_it_undoes(pool: EnginePool, anc
             trainer.logprobs(groups(), temperature=1.0)
             trainer.forward_backward(groups(), OBJECTIVE, denominator=1)
             trainer.optim_step(1e-3)
-    assert [(row.work, row.step) for row in costs] == [(LOGPROBS, 0), (LOGPROBS, 0), (STEP, 1)]
+    assert [(row.work, row.step) for row in costs] == [(LOGPROBS, 0), (TRIAL, 1), (LOGPROBS, 0), (STEP, 1)]
 
 
 def test_what_is_not_known_is_null(tmp_path: Path):

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+from places import CONFIGS
 from report_runs import Maker, make, row
 
+from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases.parts.health import missing_inclusions_warning, small_pool_warning
 from infuser_core.results.lineage.outcome import describe_result, result
 from infuser_core.results.lineage.run_warnings import run_warnings
-from infuser_core.schemas import Document, KeyAccuracy, Leak, Page, Update
+from infuser_core.schemas import Document, KeyAccuracy, Leak, Page, Question, Rollout, Update
 from infuser_core.store.journal import Journal
+from infuser_core.store.runs import create_run
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import number_ranges
@@ -50,6 +53,44 @@ def test_each_kind_of_warning_names_its_iterations_and_its_worst_value(tmp_path:
     assert leak.startswith("1 of 4 benchmark questions are in the validation set")
     assert f"\nwarning: {keys}\n" in describe_result(tmp_path, "one")
     assert [entry["iterations"] for entry in result(tmp_path, "one")["warnings"]] == [(), (), (3, 4), (0, 2), ()]
+
+
+def test_gauges_of_the_questions_warn_with_value_limit_and_remedy(tmp_path: Path):
+    """Eight different questions on four topics in three iterations; then one question, long and on one topic."""
+    create_run(tmp_path, "one", load([CONFIGS / "nano.yaml"]).model_dump(mode="json"))
+    maker = Maker(store=Store(tmp_path), journal=Journal(tmp_path, "one"), run="one")
+    maker.journal.start_attempt()
+    for iteration in range(5):
+        early = iteration < 3
+        questions = [
+            row(
+                Question,
+                question_id=f"q{iteration}-{n}",
+                text=f"What is {n} + {iteration}?" if early else f"What  IS 0 + 0 {'more ' * 9}?",
+                subdomain="abcdefgh"[n] if early else "a",
+            )
+            for n in range(8)
+        ]
+        texts = [
+            row(Rollout, rollout_id=f"r{iteration}-{n}", role="generator", malformed_reason="x" * (not early and n > 1))
+            for n in range(8)
+        ]
+        maker.commit("generate_questions", iteration, {"questions": questions, "rollouts": texts}, of="gauges")
+    copies, topics, length, valid = warnings_of(tmp_path, "one")
+    assert copies.startswith(
+        "iterations 3-4: share of questions that copy an earlier one is 1, above 0.5: the generator"
+    )
+    assert topics.startswith(
+        "iterations 3-4: effective number of topics, divided by that of the first iterations, is 0.125, below 0.2"
+    )
+    assert ", is 4.29" in length and ", above 2: the questions grow" in length
+    assert ", is 0.25, below 0.5: the generator forgets the format" in valid
+    assert all("cotrain." in line for line in (copies, topics, length, valid))
+    lens = Lens(Store(tmp_path), runs=["one"])
+    rows = lens.query("select * from question_gauges order by iteration")
+    assert [row["copies"] for row in rows] == [0.0, 0.0, 0.0, 7 / 8, 1.0]
+    assert [round(row["topics"], 6) for row in rows] == [8.0, 8.0, 8.0, 1.0, 1.0]
+    lens.close()
 
 
 def test_ranges_of_numbers():

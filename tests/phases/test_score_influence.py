@@ -1,7 +1,9 @@
 """The dev gradient and the influence score, by hand and as the paper's code computes it."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +29,7 @@ from infuser_core.cotrain.phases.training import ObjectiveSettings, UpdateSettin
 from infuser_core.cotrain.phases.update_solver import SolverSettings
 from infuser_core.engines.fake import FakeTrainer
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
+from infuser_core.schemas import Checkpoint, InfluenceScore, Rollout, ScoreStatus
 
 CONFIG = load([CONFIGS / "nano.yaml"])
 
@@ -222,7 +224,14 @@ def test_scores_are_those_of_a_plain_loop(tmp_path: Path, preset: str, steps: in
 
 
 def scored(
-    solver: LocalTrainer, dev: list[Rollout], asked: list[Rollout], settings: ObjectiveSettings, folder: Path
+    solver: LocalTrainer,
+    dev: list[Rollout],
+    asked: list[Rollout],
+    settings: ObjectiveSettings,
+    folder: Path,
+    *,
+    checkpoint: Checkpoint | None = None,
+    **options: Any,
 ) -> list[float]:
     """Scores as the phases compute them."""
     own = gradient_phase.DevSettings(objective=settings)
@@ -232,9 +241,61 @@ def scored(
         [replace(questions()[0], question_id=name, rollout_id=name) for name in names],
         asked,
         solver,
-        ScoreSettings(objective=settings, mode="preconditioned_cosine", probe=True),
+        ScoreSettings(**{"objective": settings, "mode": "preconditioned_cosine", "probe": True, **options}),
         reference=folder / FILE,
         reference_norm=norm,
         workspace=folder,
+        dev=dev,
+        checkpoint=checkpoint,
     )
     return [row.score for row in found.scores]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_measured_score_is_the_rate_times_the_dot_product(tmp_path: Path, count: int) -> None:
+    rate, anchor = 1e-6, make_checkpoint(tmp_path)
+    solver = local_trainer(dtype="float64", optimizer={"weight_decay": 0.0, "max_grad_norm": 1e9})
+    solver.load(anchor)
+    settings = objective_settings(tis_cap=None, max_tokens=TOKENS)
+    dev, asked = rollouts("d", seed=1), [*rollouts("q", seed=2), *rollouts("r", seed=3)]
+    dots = scored(solver, dev, asked, settings, tmp_path, mode="preconditioned_dot")
+    step = UpdateSettings(
+        learning_rate=rate, minibatch=2, advantage="mean_centred", objective=settings, optimizer=ADAMW, kl=0.0
+    )
+    options = {"mode": "measured", "step": step, "steps": count}
+    changes = scored(solver, dev, asked, settings, tmp_path, checkpoint=anchor, **options)
+    # From moments of 0, every step on the same answers goes the same way; the dev gradient is divided by TOKENS.
+    assert changes == pytest.approx([count * rate * TOKENS * dot for dot in dots], rel=1e-2)
+    # The solver holds the checkpoint again.
+    assert scored(solver, dev, asked, settings, tmp_path, mode="preconditioned_dot") == dots
+
+
+def test_a_question_without_a_finite_step_keeps_its_row_and_says_so(tmp_path: Path) -> None:
+    anchor = make_checkpoint(tmp_path)
+    solver = local_trainer()
+    solver.load(anchor)
+    settings = objective_settings(max_tokens=TOKENS)
+    asked = [
+        replace(row, sampler_logprobs=[math.nan] * len(row.token_ids)) if row.group_id.endswith("0") else row
+        for row in rollouts("q", seed=2)
+    ]
+    names = [*by_group(asked)]
+    step = UpdateSettings(
+        learning_rate=1e-5, minibatch=2, advantage="mean_centred", objective=settings, optimizer=ADAMW, kl=0.0
+    )
+    gradient = dev_gradient(
+        rollouts("d", seed=1), solver, gradient_phase.DevSettings(objective=settings), workspace=tmp_path
+    )[0]
+    scores = score_influence(
+        [replace(questions()[0], question_id=name, rollout_id=name) for name in names],
+        asked,
+        solver,
+        ScoreSettings(objective=settings, mode="measured", probe=True, step=step),
+        reference=tmp_path / FILE,
+        reference_norm=gradient.norm,
+        workspace=tmp_path,
+        dev=rollouts("d", seed=1),
+        checkpoint=anchor,
+    )
+    assert [row.status for row in scores.scores] == [ScoreStatus.NOT_FINITE, ScoreStatus.SCORED]
+    assert [row.group_id for row in scores.not_finite] == names[:1] and scores.scores[1].score != 0.0

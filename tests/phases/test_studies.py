@@ -17,6 +17,7 @@ from stock_engines import local_trainer
 from infuser_core.algorithm.advantage import centre
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.cotrain.phases.dev_gradient import DevSettings
+from infuser_core.cotrain.phases.parts.real_steps import reweighted_measure
 from infuser_core.cotrain.phases.score_influence import ScoreSettings, score_influence
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.cotrain.studies.candidates import (
@@ -27,7 +28,7 @@ from infuser_core.cotrain.studies.candidates import (
     ranks_within,
     values_by_score,
 )
-from infuser_core.cotrain.studies.effects import exact_measure, reweighted_measure, sample_questions, step_effects
+from infuser_core.cotrain.studies.effects import exact_measure, sample_questions, step_effects
 from infuser_core.cotrain.studies.gradients import GradientSettings, gradient_quality, inner_products
 from infuser_core.cotrain.studies.question_gradients import load_flat
 from infuser_core.cotrain.studies.selection import (
@@ -336,6 +337,15 @@ def test_arms_have_one_size_and_the_score_orders_them(cosines: list[float], seed
     )
     # Questions keep the order of the scores, so that a step adds up the same numbers in the same order.
     assert all(names == [name for name in known if name in names] for names in made.values())
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=40), st.integers(0, 5))
+def test_an_arm_that_leaves_its_questions_out_trains_on_all_others(cosines: list[float], seed: int) -> None:
+    named = scores(preconditioned_cosine=cosines)
+    own = by_name(select_questions(named, SELECTION, seed=seed))
+    others = by_name(select_questions(named, replace(SELECTION, leave_out=True), seed=seed))
+    everything = [f"q{place}" for place in range(len(cosines))]
+    assert others == {arm: [name for name in everything if name not in own[arm]] for arm in own}
 
 
 def test_ties_depend_on_the_seed_alone() -> None:

@@ -76,6 +76,17 @@ def test_log_probabilities_are_forward_passes_where_steps_need_them():
     assert anchored["update_solver"][SCORING] > 0
 
 
+def test_a_measured_score_is_a_gradient_per_step_and_a_pass_over_the_dev_answers_per_question():
+    plain = ["engine.gradient_checkpointing=false", "cotrain.influence=measured"]
+    once, twice = (flops(*plain, f"cotrain.influence_steps={steps}") for steps in (1, 2))
+    # The solver trains on the questions that were scored: one gradient of each.
+    gradients = once["update_solver"][TRAINING]
+    assert twice["score_influence"][SCORING] - once["score_influence"][SCORING] == pytest.approx(gradients)
+    scored = next(phase for phase in setup().phases if phase.name == "score_influence")
+    passes = scored.work.groups * once["dev_gradient"][TRAINING] / 3
+    assert once["score_influence"][SCORING] == pytest.approx(gradients + passes)
+
+
 def test_a_models_name_decides_nothing_but_its_lengths():
     here = setup()
     renamed = replace(here.shape, name="somebody-elses")

@@ -53,7 +53,8 @@ def test_the_whole_run_is_told():
     assert "| chunks judged by size | dropped | other reasons | 8 |" in text
     assert "| r | update\\_solver | 1 | 2.0 | 5.0 | 0.0 |" in text
     assert "right keys" not in text
-    assert html.count("<svg") == 17
+    assert "| r | copies of earlier questions | 1 | 1 |" in text and "Drift of the questions" in text
+    assert html.count("<svg") == 18
 
 
 def test_the_same_data_gives_the_same_bytes_in_every_process():

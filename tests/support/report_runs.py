@@ -121,7 +121,7 @@ def train(maker: Maker, draw: np.random.Generator, *, iteration: int, scored: bo
         row(
             Question,
             question_id=name,
-            text=HOSTILE if at < 2 else f"What is {at}?",
+            text=HOSTILE if at < 2 else f"What is {at} + {iteration}?",
             document_id=f"d{2 * iteration + at % 2}",
             subdomain=HOSTILE,
         )

@@ -8,6 +8,7 @@ import duckdb
 from infuser_core.results.report import outline
 from infuser_core.results.report.content import Query, Report
 from infuser_core.results.report.queries import ReportRun
+from infuser_core.store import views
 
 LINEAGE = "run VARCHAR, iteration BIGINT, phase VARCHAR, artifact_key VARCHAR"
 VIEWS = {
@@ -18,7 +19,7 @@ VIEWS = {
     "judgements": "document_id VARCHAR, keep BOOLEAN, reason VARCHAR, decided_by VARCHAR",
     "overlaps": "document_id VARCHAR, shard VARCHAR, jaccard DOUBLE, longest_run BIGINT, matched BOOLEAN",
     "questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[], answer VARCHAR, subdomain VARCHAR, "
-    "document_id VARCHAR, reasoning VARCHAR, rollout_id VARCHAR",
+    "document_id VARCHAR, reasoning VARCHAR, rollout_id VARCHAR, domain VARCHAR",
     "key_accuracies": "told_by VARCHAR, accuracy DOUBLE, low DOUBLE, high DOUBLE",
     "question_labels": "question_id VARCHAR, topic VARCHAR, key VARCHAR",
     "rollouts": "rollout_id VARCHAR, group_id VARCHAR, sample_index BIGINT, role VARCHAR, token_ids BIGINT[], "
@@ -56,6 +57,7 @@ def database(rows: dict[str, list[tuple[object, ...]]]) -> Query:
         connection.execute(f'CREATE TABLE "{view}" ({LINEAGE}, {columns})')
         for row in rows.get(view, []):
             connection.execute(f'INSERT INTO "{view}" VALUES ({", ".join("?" for _ in row)})', row)
+    connection.execute(f"CREATE VIEW question_gauges AS {views.VIEWS['question_gauges']}")
 
     def query(sql: str) -> list[dict[str, object]]:
         result = connection.execute(sql)
@@ -92,7 +94,7 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
         ]
         rows["questions"] += [
             ("r", n, "generate_questions", "k", f"q{n}{m}", text, ["a", text], "A", text if m else "", "d1", text,
-             "d1/0") for m in range(5)
+             "d1/0", "Physics") for m in range(5)
         ]  # fmt: skip
         rows["scores"] += [
             ("r", n, "score_influence", "k", f"q{n}{m}", "scored", 0.01 * m, 1.5, 0.5) if n == 1

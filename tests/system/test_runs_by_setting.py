@@ -174,11 +174,18 @@ def test_killed_near_the_anchor_it_ends_in_the_same_bits(launch: Launcher, small
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sgd", "muon"])
-def test_killed_under_another_optimizer_it_ends_in_the_same_bits(
-    launch: Launcher, small_run: SmallRun, tmp_path: Path, name: str
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("sgd", "cotrain.optimizer.name=sgd"),
+        ("muon", "cotrain.optimizer.name=muon"),
+        ("measured", "cotrain.influence=measured"),
+    ],
+)
+def test_killed_under_another_optimizer_or_score_it_ends_in_the_same_bits(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path, name: str, setting: str
 ) -> None:
-    arguments = [*small_run.arguments[:-1], name, "--set", f"cotrain.optimizer.name={name}"]
+    arguments = [*small_run.arguments[:-1], name, "--set", setting]
     stores = [begun(small_run, tmp_path / "whole"), tmp_path / "killed"]
     assert (ended := launch(*arguments, store=stores[0])).code == 0, ended.err
     copy_store(stores[0], stores[1], without=REACHED)

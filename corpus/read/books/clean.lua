@@ -23,10 +23,6 @@ local ARROWS = { ["⇡"] = true, ["⇣"] = true, ["↑"] = true, ["←"] = true,
 local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true,
   navigation = true, navheader = true, navfooter = true, ["page-footer"] = true, ["site-footer"] = true }
 
--- LaTeX environments whose text is commands of a language for drawings.
-local DRAWINGS = { asy = true, asydef = true, picture = true, pspicture = true, pgfpicture = true, psgraph = true,
-  mfpic = true, mplibcode = true, empfile = true, emp = true, dot2tex = true, feynman = true, fmffile = true }
-
 local function removed(reason, text)
   if text:match("%S") then
     io.stderr:write("REMOVED " .. pandoc.json.encode({ reason = reason, text = text }) .. "\n")
@@ -40,6 +36,31 @@ local function aside(attributes)
     if ASIDE[class:lower()] then return true end
   end
   return false
+end
+
+-- The way from the first page to this one: links with signs of steps between them, or behind "you are here".
+local function is_path(inlines)
+  local links = 0
+  local rest = stringify(pandoc.Inlines(inlines):walk({ Link = function() links = links + 1 return {} end }))
+  local steps = select(2, rest:gsub("[›‣»→▸>]", ""))
+  local words = rest:lower():gsub("you are here", "")
+  return links > 0 and (rest ~= stringify(inlines)) and (words ~= rest:lower() or links > 1 and steps > 0)
+    and not words:match("[%w]")
+end
+
+-- A sign without words, such as a row of stars; or the number of a paragraph, which is a link to it.
+local function is_furniture(inlines)
+  local text = stringify(inlines)
+  inlines = inlines:filter(function(inline) return inline.t ~= "RawInline" end)
+  if #inlines == 1 and inlines[1].t == "Link" and inlines[1].target:match("#") then return text:match("^[%d§¶#]+$") ~= nil end
+  for _, inline in ipairs(inlines) do
+    if inline.t ~= "Str" and inline.t ~= "Space" and inline.t ~= "SoftBreak" and inline.t ~= "Link" then return false end
+  end
+  if text:match("[%w]") then return false end
+  for _, code in utf8.codes(text) do
+    if code > 127 and code ~= 0xA0 and (code < 0x2000 or code > 0x2BFF) then return false end
+  end
+  return text:match("[\128-\255]") ~= nil
 end
 
 -- A line of links: every word outside of links, and at least one of them inside, is one of those that lead around.
@@ -96,7 +117,7 @@ local function picture(image)
   if alt ~= "" and (class:match("math") or class:match("tex") or class:match("latex")) then
     return pandoc.Math("InlineMath", alt)
   end
-  removed("image", alt ~= "" and alt or image.src)
+  removed("image", alt ~= "" and alt ~= "image" and alt or image.src)
   return {}
 end
 
@@ -139,23 +160,23 @@ local function flat(kind)
   end
 end
 
--- Statements print the number by which others refer to them. Sections, tables and figures print none here, and theirs
--- are counted anew in each part.
-local numbers = {}
-
-local function number(div)
-  local first = div.content[1]
+-- A numbered statement has its number as the name of its division: pandoc counts anew in each part.
+local function statement(div)
+  local number, first = div.identifier:match("^=(.+)"), div.content[1]
   local title = first and first.t == "Para" and first.content[1]
-  return title and title.t == "Strong" and stringify(title):match("%S+$") or nil
+  if number and title and title.t == "Strong" then
+    title.content[#title.content] = pandoc.Str(number)
+    first.content[1] = title
+    div.content[1] = first
+    return div
+  end
 end
-
-local function statement(div) numbers[div.identifier] = number(div) or numbers[div.identifier] end
 
 -- pandoc does not know the commands of pseudocode, and leaves it without conditions and lines. Numbered statements and
 -- listings can be in environments of the same names.
 local function pseudocode(div)
   local name = div.classes[1] or ""
-  if not name:match("^algorithm[2ice]*%*?$") or (number(div) or ""):match("%d") then return nil end
+  if not name:match("^algorithm[2ice]*%*?$") or div.identifier:match("^=") then return nil end
   local listing = false
   div:walk({ CodeBlock = function() listing = true end })
   if listing then return nil end
@@ -175,8 +196,9 @@ local inner = {
   Image = picture,
   Link = function(link)
     local label = link.attributes["reference-type"] and link.attributes.reference
-    local is_here = label and link.target == "#" .. label
-    if is_here and numbers[label] ~= stringify(link) then return pandoc.Str("[" .. label .. "]") end
+    if label and link.target == "#" .. label then return pandoc.Str("[?" .. label .. "]") end
+    -- pandoc's text for a reference of DocBook to a name that the book does not have.
+    if stringify(link) == "???" then return pandoc.Str("[?" .. link.target:gsub("^#", "") .. "]") end
     return link.content
   end,
   Span = function(span)
@@ -247,6 +269,15 @@ local function cell_inlines(cell)
   local inlines = pandoc.utils.blocks_to_inlines(paragraphs(cell.contents), { pandoc.Space(), pandoc.Str("/"), pandoc.Space() })
   return pandoc.Inlines(inlines):walk({
     LineBreak = function() return pandoc.Space() end,
+    Code = function(code)
+      if not code.text:match("\n") then return nil end
+      local parts = pandoc.Inlines({})
+      for line in code.text:gmatch("[^\n]+") do
+        if #parts > 0 then parts:extend({ pandoc.Space(), pandoc.Str("/"), pandoc.Space() }) end
+        parts:insert(pandoc.Code(line))
+      end
+      return parts
+    end,
     SoftBreak = function() return pandoc.Space() end,
     -- A bar would end the cell.
     Math = function(math)
@@ -360,7 +391,7 @@ local function lines(block)
 end
 
 local function paragraph(block)
-  if is_navigation(block.content) then removed("navigation", stringify(block)) return {} end
+  if is_navigation(block.content) or is_path(block.content) or is_furniture(block.content) then removed("navigation", stringify(block)) return {} end
   if is_licence(stringify(block)) then removed("licence", stringify(block)) return {} end
 end
 
@@ -426,7 +457,6 @@ local asides = {
   end,
   Div = function(div)
     if aside(div) then removed("navigation", stringify(div)) return {}, false end
-    if #div.classes == 1 and DRAWINGS[div.classes[1]] then removed("image", stringify(div)) return {}, false end
   end,
   Para = paragraph,
   Plain = paragraph,
@@ -510,6 +540,39 @@ local function with_whole_lists(document)
   if stringify(document.meta.reader or "") == "asciidoc" then return document:walk({ Blocks = continued }) end
 end
 
+-- What comes before the first heading of a page and has no sentence leads around, or describes the page; and a line
+-- that continues the number of its page's heading is a heading.
+local function with_page_headings(document)
+  local reader = stringify(document.meta.reader or "")
+  if not reader:match("^html") and not reader:match("^epub") then return nil end
+  local number, level, first = nil, 0, nil
+  for place, block in ipairs(document.blocks) do
+    if block.t == "Header" then
+      first = first or place
+      number, level = stringify(block):match("^(%d+)%.?%s"), block.level
+    elseif block.t == "Para" and number then
+      local own, rest = stringify(block):match("^%s*(" .. number .. "%.[%d%.]+)%s+(%S.*)$")
+      local next = document.blocks[place + 1]
+      -- In a list of contents another number follows.
+      local is_last = not next or next.t == "Header" or stringify(next):match("^%s*%d+%.%d")
+      if own and #rest < 100 and not is_last and not rest:match("[%.:;,!]%s*$") then
+        local depth = select(2, own:gsub("%.%d", ""))
+        document.blocks[place] = pandoc.Header(math.min(level + depth, 6), block.content)
+      end
+    end
+  end
+  while reader:match("^html") and first and first > 1 do
+    first = first - 1
+    local block = document.blocks[first]
+    local text = (block.t == "Para" or block.t == "Plain") and stringify(block) or "."
+    if not text:match("[%.!?]") then
+      removed("navigation", text)
+      document.blocks:remove(first)
+    end
+  end
+  return document
+end
+
 local NOTES = { footnote = true, endnote = true, rearnote = true }
 
 -- Notes of an EPUB by the file and name to which links refer: pandoc reads only those of the file that has the link.
@@ -556,5 +619,6 @@ return {
   inner,
   blocks,
   { Pandoc = without_licence },
+  { Pandoc = with_page_headings },
   { Para = apart(pandoc.Para), Plain = apart(pandoc.Plain) },
 }

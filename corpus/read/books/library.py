@@ -20,11 +20,12 @@ from infuser_core.plugins import Registry
 FORMATS = Registry(kind="book format", package="corpus.read.formats", outside="my_package.my_format")
 """Modules of book formats, each with a tuple `FORMATS`."""
 ZIP = ".zip"
-NO_BOOK = re.compile(
-    r"(?:^|/)(?:readme|license|licence|copying|contributing|code_of_conduct|changelog|changes|authors|security|makefile)"
-    r"[^/]*$",
-    re.IGNORECASE,
+_NOTICES = (
+    "licen[cs]es?|copying|contribut(?:ing|ors)|code[_-]of[_-]conduct|change[_-]?log|authors|news|release[_-]?notes"
 )
+NOTICE = re.compile(rf"(?:^|[/.])(?:{_NOTICES}|credits)(?:\.[^/]*)?$", re.IGNORECASE)
+"""Files about a book or a program, not a part of it even if its contents list them."""
+NO_BOOK = re.compile(rf"(?:^|/)(?:readme|{_NOTICES}|changes|security|makefile)[^/]*$|{NOTICE.pattern}", re.IGNORECASE)
 """Files of a repository that are not part of its book."""
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
 """Errors of parsers for damaged files, or files with a wrong suffix."""
@@ -100,12 +101,15 @@ def prepare_file(path: str, suffix: str) -> dict[str, Any]:
     tree: BookTree = Archive(Path(path)) if suffix == ZIP else Single(Path(path), f"book{suffix}")
     pieces, omissions = [], []
     parts = _find_parts(tree)
+    notices = [part.name for part in parts if NOTICE.search(part.name)]
+    parts = [part for part in parts if part.name not in notices] or parts
     for part in parts:
         part_pieces, part_omissions = _prepare_part(tree, part)
         pieces += part_pieces
         omissions += part_omissions
     names = {part.name for part in parts}
     others = [name for name in tree.names() if name not in names and _may_be_part(name)]
+    others += notices
     included = _included_by(tree, parts) if others else set[str]()
     omissions += [Omission(reason="unused", text=name) for name in others if name not in included]
     if not pieces:

@@ -2,6 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from corpus.read.books.citations import citation_text
+from corpus.read.books.references import ResolvedTree, Targets
+from corpus.read.doubt import unresolved
 
 OPEN = re.compile(r"^([ \t]*)(`{3,}|~{3,}|:{3,})[ \t]*\{([\w:.+-]+)\}[ \t]*(.*)$")
 PLAIN = re.compile(r"^[ \t]*(`{3,}|~{3,})[^`]*$")
@@ -24,12 +31,147 @@ REFERENCE = re.compile(
 )
 """A reference without text, for which the page prints a number; code that may look like one is matched first."""
 SEPARATORS = re.compile(r"[-_:.]+")
+LABELLED = re.compile(r"(?m)^\((?P<label>[\w:. -]+)\)=[ \t]*\n(?:[ \t]*\n)*(?:#+[ \t]+(?P<title>\S.*))?")
+"""A label, with the heading below it."""
+DIRECTIVE = re.compile(
+    r"(?m)^[ \t]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{(?P<kind>[\w:.+-]+)\}[ \t]*(?P<title>.*)\n"
+    r"(?P<options>(?:[ \t]*:[\w-]+:.*\n|---[ \t]*\n(?:[\w-]+:.*\n)*---[ \t]*\n)*)(?:[ \t]*\n)*(?P<body>.*)"
+)
+NAME = re.compile(r"(?m)^[ \t]*:?(?:name|label):[ \t]*(\S+)")
+CAPTION = re.compile(
+    r"(?m)^[ \t]+caption:[ \t]*[|>]?-?[ \t]*\n?[ \t]*(?P<caption>\S.*)\n(?:.*\n)??[ \t]+name:[ \t]*(?P<name>\S+)"
+)
+"""The caption and the name of a figure that a code cell draws."""
+SUBSTITUTION = re.compile(
+    r"(?ms)(?P<code>^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?:\{code[\w-]*\}[^\n]*|[\w+-]*)[ \t]*\n.*?^[ \t]*(?P=fence)"
+    r"|(?P<ticks>`+)[^\n]+?(?P=ticks))"
+    r"|\{\{[ \t]*(?P<name>[A-Za-z_][\w.-]*)[ \t]*\}\}"
+)
+"""A name in double braces, except in code."""
+REFERRING = frozenset({"doc", "eq", "numref", "ref", "any", "prf:ref", "cite", "cite:t", "cite:p"})
+"""Roles that print something else than the name which they contain."""
 CODE = frozenset({"code", "code-block", "code-cell", "sourcecode", "ipython", "prompt"})
 SILENT = frozenset({"toctree", "tableofcontents", "bibliography", "index", "raw", "contents", "only"})
 """Directives that print none of the book's text."""
 TITLED = re.compile(
     r"(?:prf:)?(?:theorem|lemma|definition|proposition|corollary|example|exercise|proof|remark|algorithm)"
 )
+
+
+def find_titles(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels of a MyST file, each with the title, caption or number below, and the title of the file."""
+    for match in LABELLED.finditer(text):
+        directive = DIRECTIVE.match(text, match.end())
+        title = _title_of(directive) if directive else match["title"] or ""
+        if title:
+            yield match["label"], title
+    for directive in DIRECTIVE.finditer(text):
+        if (name := NAME.search(directive["options"])) and (title := _title_of(directive)):
+            yield name[1], title
+    for match in CAPTION.finditer(text):
+        yield match["name"], match["caption"].strip()
+    for number, formula in enumerate(filter(_label_of, FORMULA.finditer(text)), 1):
+        yield _label_of(formula), f"({number})"
+    if first := re.search(r"(?m)^#[ \t]+(\S.*)$", text):
+        yield "", first[1].strip()
+
+
+def _title_of(directive: re.Match[str]) -> str:
+    return (directive["body"] if directive["kind"] in ("figure", "image") else directive["title"]).strip()
+
+
+def _label_of(formula: re.Match[str]) -> str:
+    return formula["label"] or next(iter(LABEL.findall(formula["options"] or "")), "")
+
+
+def resolve(text: str, targets: Targets) -> str:
+    """Replace the references, citations and substitutions of a MyST file by what they print; number its formulas."""
+
+    def printed(role: re.Match[str]) -> str:
+        name, words = role["name"], role["text"]
+        if role["ticks"] or name == "math":
+            return role[0]
+        if name.startswith("cite"):
+            keys = [key.strip() for key in words.split(",")]
+            return citation_text(targets.tree.works, keys, in_text=name.endswith(("t", "ts")))
+        plain = targets.title(words) if name == "eq" else targets.role(name, words)
+        return role[0] if plain is None else plain
+
+    def title(reference: re.Match[str]) -> str:
+        target = reference["target"] or ""
+        # A link in a heading is only a sign next to it.
+        line = reference.string.rfind("\n", 0, reference.start()) + 1
+        in_heading = reference.string.startswith("#", line)
+        if reference["code"] or reference["embed"] or in_heading:
+            return reference[0]
+        if "://" in target:
+            return f"<{target}>"
+        path, _, label = target.rpartition("#")
+        return targets.document(target) if target.endswith((".md", ".ipynb", ".rst")) else targets.title(label or path)
+
+    def tagged(formula: re.Match[str]) -> str:
+        label = _label_of(formula)
+        number = targets.title(label).strip("()")
+        if (
+            not label
+            or not number.isdecimal()
+            or not re.search(rf"(?:\{{eq\}}`|(?<!!\[\]\()#){re.escape(label)}\b", text)
+        ):
+            return formula[0]
+        group = "dollars" if formula["dollars"] else "inner"
+        place = formula.start(group) - formula.start() + len(formula[group].rstrip())
+        return f"{formula[0][:place]} \\tag{{{number}}}{formula[0][place:]}"
+
+    def substitute(use: re.Match[str]) -> str:
+        if use["code"]:
+            return use[0]
+        value = substitutions.get(use["name"])
+        return str(value) if value is not None else unresolved(use["name"]) if is_enabled else use[0]
+
+    substitutions, is_enabled = _substitutions(text, targets.tree)
+    if substitutions or is_enabled:
+        text = SUBSTITUTION.sub(substitute, text)
+    return FORMULA.sub(tagged, REFERENCE.sub(title, ROLE.sub(printed, text)))
+
+
+def _substitutions(text: str, tree: ResolvedTree) -> tuple[dict[str, object], bool]:
+    """Texts that a file and its book define for names in double braces, and whether the book has such names."""
+    values: dict[str, object] = {}
+    configured = tree.settings.get("myst_substitutions")
+    sources: list[Any] = [configured]
+    is_enabled = isinstance(configured, dict) or "substitution" in (tree.settings.get("myst_enable_extensions") or ())
+    for name in tree.names():
+        if name.rpartition("/")[2] in ("_config.yml", "myst.yml"):
+            settings = load_settings(tree.text(name))
+            settings = settings if isinstance(settings, dict) else {}
+            parse = settings.get("parse") or {}
+            is_enabled |= "substitution" in (parse.get("myst_enable_extensions") or ())
+            config = (settings.get("sphinx") or {}).get("config") or {}
+            sources += [parse.get("myst_substitutions"), config.get("myst_substitutions")]
+            sources.append((settings.get("project") or {}).get("substitutions"))
+    head = (
+        load_settings(metadata[1]) if (metadata := re.match(r"(?s)---[ \t]*\n(.*?)^---", text, re.MULTILINE)) else None
+    )
+    if isinstance(head, dict):
+        sources += [head.get("substitutions"), (head.get("myst") or {}).get("substitutions")]
+    for each in sources:
+        values |= each if isinstance(each, dict) else {}
+    return values, is_enabled
+
+
+def load_settings(text: str) -> Any:
+    """Settings in YAML, without the values of unknown tags; None if they are invalid."""
+    try:
+        return yaml.load(text, _LenientLoader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+
+
+class _LenientLoader(yaml.SafeLoader):
+    """YAML loader that ignores unknown tags, which settings of site generators may have."""
+
+
+_LenientLoader.add_multi_constructor("", lambda loader, suffix, node: None)
 
 
 def plain_markdown(text: str) -> str:
@@ -46,7 +188,11 @@ def plain_markdown(text: str) -> str:
 def _role_text(role: re.Match[str]) -> str:
     if role["ticks"]:
         return role[0]
-    return f"${role['text']}$" if role["name"] == "math" else role["text"].partition("<")[0].strip()
+    if role["name"] == "math":
+        return f"${role['text']}$"
+    words, _, target = role["text"].partition("<")
+    is_reference = role["name"] in REFERRING and not target
+    return unresolved(words) if is_reference else words.strip()
 
 
 def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
@@ -58,7 +204,7 @@ def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             return reference[0]
         if reference["embed"] and label in formulas:
             return f"$${formulas[label]}$$"
-        return SEPARATORS.sub(" ", label.rpartition("/")[2].removesuffix(".md")).strip()
+        return unresolved(label)
 
     stack: list[tuple[str, str]] = []
     head = front = False

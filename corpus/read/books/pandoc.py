@@ -26,6 +26,8 @@ ANSWER_BYTES = 256 << 20
 SKIPPED = "markup"
 SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
 PLAIN = re.compile(r"\\(?P<name>[A-Za-z]+)\s*\{[^{}\\]*[^\W\d_][^{}\\]*\}$")
+INDEXING = re.compile(r"index|idx|label|glossary|bookmark", re.IGNORECASE)
+"""Part of the name of a command that files its argument, and prints nothing."""
 SLASHED = re.compile(r"\\(?P<name>nicefrac|sfrac|unitfrac)\s*\{[^{}]*\}\s*\{[^{}]*\}$")
 """A fraction within a sentence."""
 _NO_TEXT = (
@@ -125,6 +127,7 @@ def definitions_for(omissions: Sequence[Omission]) -> bytes:
     """LaTeX definitions for commands that pandoc skipped and that print their argument, or a fraction of two."""
     skipped = [omission.text for omission in omissions if omission.reason == SKIPPED]
     plain = {match["name"] for text in skipped if (match := PLAIN.match(text))} - NO_TEXT - SIGNS
+    plain = {name for name in plain if not INDEXING.search(name)}
     slashed = {match["name"] for text in skipped if (match := SLASHED.match(text))}
     definitions = {f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in plain}
     definitions |= {f"\\newcommand{{\\{name}}}[2]{{#1/#2}}\n" for name in slashed}

@@ -6,6 +6,8 @@ from functools import partial
 
 from corpus.read.books.format import Format
 from corpus.read.books.order import order_by_inclusion
+from corpus.read.books.references import Targets, resolving
+from corpus.read.doubt import unresolved
 from corpus.read.formats.markdown import substitute_outside
 
 SUFFIXES = (".adoc", ".asciidoc", ".asc")
@@ -30,10 +32,16 @@ REFERENCE = re.compile(
     r"<<(?=[\w{./#])(?:[^<>,\n]*#)?(?P<id>[^<>,#\n]*[^<>,#\s])>>|xref:(?:[^\s\[#]*#)?(?P<target>[^\s\[#]+)\[(?:xrefstyle=[^\]\n]*)?\]"
 )
 """A reference without link text."""
+TITLED = re.compile(r"(?m)^(?:\[[^\n]*\][ \t]*\n)*(?:\.(?P<block>[^\s.].*)|={1,6}[ \t]+(?P<heading>\S.*))$")
+"""A heading, or the title of a block, with the lines above it that name it."""
+NAMED = re.compile(r"\[\[(?P<name>[^\[\],]+)(?:,(?P<text>[^\[\]]*))?\]\]|(?m:^)\[[\w-]*#(?P<short>[\w:.-]+)")
+ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]")
 SHIFT = re.compile(r"(?m)^(?![ \t]).*?<<[ \t][^<>\n]*>>.*$")
 """A line with shift operators, which pandoc takes for a reference."""
 WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
 """The caret after a link's text, which makes the link open in a new window."""
+LINK = re.compile(r"(?P<target>(?:https?://|link:)[^\s\[]*\[)(?P<text>[^\]\n]*#[^\]\n]*)(?=\])")
+"""A link with a number sign in its text, behind which pandoc takes the text for a name."""
 PASSED = re.compile(r"\bpass:[a-z,]*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]")
 """Markup of the output, in practice HTML, which pandoc prints."""
 CODE_TAG, TAG = re.compile(r"</?code>"), re.compile(r"</?[A-Za-z][^<>\n]*>")
@@ -44,6 +52,12 @@ ATTRIBUTE = re.compile(r":(?P<off>!)?(?P<name>\w[\w-]*)(?(off)|!?):[ \t]*(?P<val
 """A line that sets an attribute."""
 USE = re.compile(r"(?<!\\)\{(\w[\w-]*)\}")
 """The use of an attribute."""
+BUILT_IN = {
+    "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "caret": "^", "empty": "",
+    "endsb": "]", "gt": ">", "lt": "<", "nbsp": "\u00a0", "plus": "+", "quot": '"', "sp": " ", "startsb": "[",
+    "tilde": "~", "vbar": "|",
+}  # fmt: skip
+"""Attributes that every AsciiDoc text has."""
 EDGE = re.compile(r"(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*$")
 """The beginning or end of a block whose text is not markup."""
 ABOVE = re.compile(r"[ \t]*$|[.\[]\S.*$|\+[ \t]*$|(?:image|include|video)::|//|:[\w!-]+:|={1,6}[ \t]|<\d+>")
@@ -63,7 +77,7 @@ def prepare(text: str) -> str:
 def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines whose conditions hold, with the attributes set by lines above; expressions count as false."""
     stack: list[bool] = []
-    attributes: dict[str, str] = {}
+    attributes = dict(BUILT_IN)
     block = ""
 
     def value_of(use: re.Match[str]) -> str:
@@ -109,15 +123,34 @@ def _part_blocks(lines: Iterable[str]) -> Iterator[str]:
 def _clean_text(text: str) -> str:
     text = PASSED.sub(lambda passed: TAG.sub("", CODE_TAG.sub("`", passed[1])), text)
     text = SHIFT.sub(lambda line: line[0].replace("<< ", "&lt;&lt; "), text)
-    text = WINDOW.sub(r"\1", REFERENCE.sub(_reference_text, text))
+    text = LINK.sub(lambda link: link["target"] + link["text"].replace("#", "&#35;"), text)
+    text = WINDOW.sub(r"\1", REFERENCE.sub(lambda each: unresolved(each["id"] or each["target"]), text))
     text = HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
     return DANGLING.sub(lambda block: f"{block['title'] or block['alone'] or ''}\n", text)
 
 
-def _reference_text(reference: re.Match[str]) -> str:
-    """Text of a reference: the words of its target's name, in place of the title of the section or figure."""
-    name = reference["id"] or reference["target"].removesuffix(".adoc").rpartition("/")[2]
-    return re.sub(r"[-_ ]+", " ", name).strip()
+def find_titles(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of sections and titled blocks, each with its title, and the file's title."""
+    for match in TITLED.finditer(text):
+        title = (match["heading"] or match["block"]).strip()
+        title = ANCHOR.sub("", title).strip()
+        for name in NAMED.finditer(match[0]):
+            yield name["name"] or name["short"], (name["text"] or "").strip() or title
+        if match["heading"]:
+            yield title, title
+            yield f"_{re.sub(r'[^a-z0-9]+', '_', title.lower()).strip('_')}", title
+    if first := re.search(r"(?m)^={1,2}[ \t]+(\S.*)$", text):
+        yield "", first[1].strip()
+
+
+def resolve(text: str, targets: Targets) -> str:
+    """Replace references without text by the titles of their targets, except in listings."""
+
+    def title(reference: re.Match[str]) -> str:
+        name = reference["id"] or reference["target"]
+        return targets.document(name) if name.endswith(SUFFIXES) else targets.title(name)
+
+    return substitute_outside(BLOCK, lambda part: REFERENCE.sub(title, part), text)
 
 
 FORMATS = (
@@ -125,6 +158,7 @@ FORMATS = (
         suffixes=SUFFIXES,
         reader="asciidoc",
         include=INCLUDE,
+        view=resolving(SUFFIXES, find_titles, resolve),
         prepare=prepare,
         split=CHAPTER,
         finer=SECTION,

@@ -2,13 +2,15 @@
 
 import html
 import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import cast
 
 from corpus.read.books.format import BookTree, Format
 from corpus.read.books.order import order_by_inclusion
 from corpus.read.books.tree import MAX_FILE_BYTES
+from corpus.read.doubt import unresolved
 from infuser_core.errors import DocumentError
 
 SUFFIXES = (".docbook", ".dbk")
@@ -23,6 +25,9 @@ ENTITY = re.compile(
 """Definition of an entity: a text, or the name of a file."""
 HEAD = re.compile(r"<\?xml\b[^>]*\?>|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
 REFERENCE = re.compile(r"&(?P<name>[A-Za-z_][\w.-]*);")
+INDEX = re.compile(r"(?s)<indexterm\b[^>]*(?:/>|>.*?</indexterm\s*>)")
+"""A term of the index, which prints nothing; between paragraphs pandoc takes it for text."""
+WORD, TAG = re.compile(r"[A-Za-z][\w-]*"), re.compile(r"(?s)<!--.*?-->|<[^<>]*>")
 MAX_ENTITY_DEPTH = 8
 """Largest depth of entities within entities; stops those that contain themselves."""
 
@@ -59,13 +64,26 @@ class _WholeTree:
                     f"{name}: entities expand to more than {MAX_FILE_BYTES} characters", hint="expand them with xmllint"
                 )
             text = REFERENCE.sub(lambda reference: self._entities.get(reference["name"], reference[0]), text)
-        return REFERENCE.sub(_entity_text, text)
+        return INDEX.sub("", REFERENCE.sub(self._entity_text, text))
 
+    def _entity_text(self, reference: re.Match[str]) -> str:
+        """The character that HTML names like an entity; for another one its name as the book writes it, or a mark.
 
-def _entity_text(reference: re.Match[str]) -> str:
-    """The character that HTML names like an entity; for an unknown entity its name in brackets."""
-    is_character = html.unescape(reference[0]) != reference[0]
-    return reference[0] if is_character else f"[{reference['name']}]"
+        Names of products, keys and abbreviations are defined by the program that typesets the book.
+        """
+        if html.unescape(reference[0]) != reference[0]:
+            return reference[0]
+        name = reference["name"]
+        return name if not name.islower() else self._spellings.get(name) or unresolved(name)
+
+    @cached_property
+    def _spellings(self) -> dict[str, str]:
+        """The most frequent spelling with a capital of every word that has one, by its small letters."""
+        words = Counter[str]()
+        for name in self._tree.names():
+            if name.lower().endswith(SUFFIXES):
+                words.update(WORD.findall(REFERENCE.sub("", TAG.sub(" ", self._tree.text(name)))))
+        return {word.lower(): word for word, _ in reversed(words.most_common()) if word != word.lower()}
 
 
 @lru_cache(maxsize=2)

@@ -5,8 +5,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
+from corpus.read.books.citations import citation_text, cited_works
 from corpus.read.books.format import BookTree, Format
+from corpus.read.books.latex_numbers import BRACED, OPTION, VERBATIM, write_numbers
 from corpus.read.books.order import order_by_inclusion
+from corpus.read.doubt import unresolved
 
 SUFFIXES = (".tex", ".ltx", ".latex")
 INCLUDE = re.compile(
@@ -43,6 +46,11 @@ COMMENT = re.compile(r"(?m)(?<!\\)((?:\\\\)*)%.*$")
 DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|newtheorem|def)(?![A-Za-z])")
 CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b(?!\*?\{#)")
 SECTION = re.compile(r"(?m)^[ \t]*\\(?:sub)*section\b(?!\*?\{#)")
+COMMAND = re.compile(r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|def)\*?\s*\{?\\([A-Za-z]+)")
+STANDARD = re.compile(
+    r"(?:sub)*(?:section|paragraph)|part|chapter|caption|item|label|footnote|url|emph|text[a-z]+|[a-z]*(?:ref|cite)[a-z]*"
+)
+"""Commands of LaTeX that pandoc reads, however a book defines them."""
 BRACES = re.compile(r"\\[{}\\]")
 HEAD = re.compile(
     r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator)\*?\s*\{?\\[A-Za-z]+\}?\s*(?:\[[^\[\]]*\]\s*){0,2}\{"
@@ -62,6 +70,17 @@ DIAGRAM = re.compile(
     re.DOTALL,
 )
 """A diagram of arrows, within a formula, or outside one, where pandoc would drop it."""
+_DRAWINGS = (
+    "asy asydef axis bytefield chronology circuitikz dependency dot2tex emp empfile feynman feynmandiagram fmffile "
+    "forest gantt loglogaxis mfpic mplibcode music overpic pgfpicture picture psgraph pspicture quantikz semilogxaxis "
+    "semilogyaxis tikzpicture timeline yquant"
+)
+DRAWING = re.compile(
+    rf"\\begin\{{(?P<name>{_DRAWINGS.replace(' ', '|')})(?P<star>\*?)\}}(?P<code>(?s:.*?))\\end\{{(?P=name)(?P=star)\}}"
+    rf"|\\(?:tikz|Tree|feynmandiagram)(?![A-Za-z])\s*(?:{OPTION}\s*)?(?:{BRACED}|[^;\n]*;|)"
+)
+"""Commands of a language for drawings, which pandoc takes for text."""
+SIGNS = re.compile(r"[\\{}\[\]%#$&~^_\s]+")
 RULE = re.compile(r"\\cmidrule(?:\[[^\]\n]*\])?(?:\([^()\n]*\))?\{[^{}\n]*\}|\\cline[ \t]*\{[^{}\n]*\}")
 """A rule below some columns of a table, whose numbers pandoc takes for text."""
 _SIZES = r"(?:[ \t]*(?:\[[^\]\n]*\]|\{(?:[A-Za-z]|[-.\d]*[ \t]*(?:[a-z]{2}|\\[a-z]*(?:width|sep|skip|size))?)\})){0,4}"
@@ -70,6 +89,13 @@ FLOAT = re.compile(rf"\\(?:(begin)\{{(?:wrap|floating|sideways|SC|margin)(figure
 """The beginning and end of a figure or table at an unusual place, whose caption pandoc would drop."""
 SPACED = re.compile(rf"(\\begin\{{(?:multicols|paracol|spacing|adjustwidth|addmargin|changemargin)\*?\}}){_SIZES}")
 """The beginning of text with its number of columns or its margins, which pandoc takes for text."""
+NOTE = re.compile(OPTION)
+CITATION = re.compile(
+    rf"(?P<skip>{VERBATIM})|\\(?P<command>(?:paren|foot|text|auto|smart|full|super)?[cC]ite(?:p|t|alp|alt|author|year)?)\*?"
+    rf"(?P<notes>(?:\s*{OPTION}){{0,2}})\s*\{{(?P<keys>[^{{}}#\\]+)\}}"
+)
+IN_TEXT = frozenset({"citet", "textcite", "citealt"})
+"""Commands that cite a work as a part of the sentence."""
 MAX_LINES = 12
 """Longest definition, lines."""
 
@@ -78,18 +104,38 @@ def prepare(text: str) -> str:
     """Prepare a LaTeX file for pandoc: reduce its preamble to definitions; a file without a preamble is all body."""
     text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
     text = FLOAT.sub(r"\\\1\3{\2\4}", SPACED.sub(r"\1", RULE.sub("", text)))
+    text = DRAWING.sub(_picture, text)
     text = DIAGRAM.sub(lambda diagram: diagram[0] if diagram["math"] else f"\\[{diagram['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
-        return text
+        return write_numbers(text, "")
     # Remove the preambles of parts that can be typeset separately, as documents within the document.
     body = NESTED.sub("", body)
-    return "\n".join([definitions(preamble), BEGIN, (body.rpartition(END)[0] or body).replace(END, "")])
+    body = (body.rpartition(END)[0] or body).replace(END, "")
+    return write_numbers("\n".join([definitions(preamble), BEGIN, body]), preamble)
+
+
+def _picture(drawing: re.Match[str]) -> str:
+    return rf"\includegraphics{{{SIGNS.sub(' ', drawing['code'] or '').strip() or 'drawing'}}}"
 
 
 def definitions(text: str) -> str:
     """Return the definitions of macros and theorems in a text, each followed by a line feed."""
-    return "".join(f"{definition}\n" for definition in _find_definitions(COMMENT.sub(r"\1", text)))
+    text = COMMENT.sub(r"\1", text)
+    result = list(_find_definitions(text))
+    names = {match[1] for each in result if (match := COMMAND.match(each))}
+    # In a formula the name of a command that is a TeX program would stay, and say nothing.
+    result += [
+        rf"\newcommand{{\{name}}}{{\mathrm{{{unresolved(name)}}}}}" for name in _programs(text) if name not in names
+    ]
+    return "".join(f"{definition}\n" for definition in result)
+
+
+def _programs(text: str) -> Iterator[str]:
+    """Yield the names of the book's own commands, defined at the beginnings of lines, without those of LaTeX."""
+    matches = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
+    names = (match[1] for match in matches if match and not match[0].startswith(r"\renew"))
+    yield from dict.fromkeys(name for name in names if not STANDARD.fullmatch(name))
 
 
 def _find_definitions(text: str) -> Iterator[str]:
@@ -123,6 +169,7 @@ class _ExpandedTree:
         self._paths: dict[str, list[str]] = {}
         self._heads: dict[str, str] = {}
         self._listings: set[str] = set()
+        self._works = cited_works(tree)
         for name in tree.names():
             if name.lower().endswith(DEFINING):
                 self._learn(COMMENT.sub(r"\1", tree.text(name)))
@@ -154,8 +201,19 @@ class _ExpandedTree:
             return text
         if self._listings:
             text = self._edge.sub(lambda edge: f"\\{edge[1] or edge[2]}{{lstlisting}}", text)
+        text = CITATION.sub(self._citation_text, text)
         text = self._head.sub(self._expand_heading, text) if self._heads else text
         return self._call.sub(self._expand_inclusions, text) if self._paths else text
+
+    def _citation_text(self, citation: re.Match[str]) -> str:
+        if citation["skip"]:
+            return citation[0]
+        keys = [key.strip() for key in citation["keys"].split(",") if key.strip()]
+        if "author" in citation["command"].lower():
+            return " and ".join(self._works.get(key, (unresolved(key), ""))[0] for key in keys)
+        note = ", ".join(each[1:-1] for each in NOTE.findall(citation["notes"]) if each != "[]")
+        in_text = citation["command"].lower() in IN_TEXT
+        return citation_text(self._works, keys, note=note, in_text=in_text)
 
     def _expand_heading(self, call: re.Match[str]) -> str:
         title, name = TITLE.findall(call["all"])[-1], call["name"]

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
-from corpus.read.books.myst import SEPARATORS, plain_markdown
+from corpus.read.books.myst import SEPARATORS, find_titles, load_settings, plain_markdown, resolve
 from corpus.read.books.order import natural_key, order_by_contents, order_by_numbers
+from corpus.read.books.references import resolving
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
 MDX = (".mdx",)
@@ -112,20 +111,6 @@ KEY = re.compile(r"[\w-]+[ \t]*:(?:\s|$)")
 """The beginning of metadata, in YAML that may be invalid later."""
 
 
-class _LenientLoader(yaml.SafeLoader):
-    """YAML loader that ignores unknown tags, which settings of site generators may have."""
-
-
-_LenientLoader.add_multi_constructor("", lambda loader, suffix, node: None)
-
-
-def _load_settings(text: str) -> Any:
-    try:
-        return yaml.load(text, _LenientLoader)
-    except (yaml.YAMLError, RecursionError):
-        return None
-
-
 def _chapters(value: Any, depth: int = 0) -> Iterator[BookPart]:
     """Yield the files of a nested table of contents (parsed YAML) in order, with the titles of groups."""
     if isinstance(value, str):
@@ -147,7 +132,7 @@ def _chapters(value: Any, depth: int = 0) -> Iterator[BookPart]:
 
 def _yaml_parts(text: str) -> list[BookPart]:
     """Parts that `_quarto.yml`, `_toc.yml`, `_bookdown.yml` and `mkdocs.yml` list."""
-    value = _load_settings(text)
+    value = load_settings(text)
     if not isinstance(value, dict):
         return []
     book = value.get("book")
@@ -235,13 +220,13 @@ def normalize_metadata(text: str) -> str:
 
     def keep_metadata(block: re.Match[str]) -> str:
         inner = block["inner"]
-        if isinstance(_load_settings(inner), dict):
+        if isinstance(load_settings(inner), dict):
             return block[0]
         return "" if not block.start() and KEY.match(inner) else f"* * *\n\n{inner}\n* * *"
 
     text = _substitute(BETWEEN_RULES, keep_metadata, text)
     metadata = BETWEEN_RULES.match(text)
-    settings = _load_settings(metadata["inner"]) if metadata else None
+    settings = load_settings(metadata["inner"]) if metadata else None
     title = settings.get("title") if isinstance(settings, dict) else None
     if not metadata or not isinstance(title, str) or TITLE.search(FENCED.sub("", text[metadata.end() :])):
         return text
@@ -286,7 +271,7 @@ def _replace_cell(cell: re.Match[str]) -> str:
     code = f"{fence}{{=hidden}}\n{cell['code']}{fence}" if off & {"echo", "include"} else cell[0]
     caption = ""
     if not off & {"eval", "include"}:
-        options = _load_settings("".join(f"{line}\n" for line in OPTION.findall(cell["options"])))
+        options = load_settings("".join(f"{line}\n" for line in OPTION.findall(cell["options"])))
         options = options if isinstance(options, dict) else {}
         caption = next((options[key] for key in CAPTIONS if isinstance(options.get(key), str)), "")
         if not caption and (match := CAPTION.search(settings)):
@@ -363,5 +348,11 @@ FORMATS = (
         layouts=_find_layouts,
     ),
     Format(suffixes=MDX, reader=READER, prepare=prepare_mdx),
-    Format(suffixes=PLAIN, reader=READER, include=INCLUDE, prepare=prepare_markdown),
+    Format(
+        suffixes=PLAIN,
+        reader=READER,
+        include=INCLUDE,
+        view=resolving(PLAIN, find_titles, resolve),
+        prepare=prepare_markdown,
+    ),
 )

@@ -2,17 +2,19 @@
 
 import posixpath
 import re
+from collections.abc import Iterator
 
+from corpus.read.books.citations import citation_text
 from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
 from corpus.read.books.order import order_by_contents, resolve_name
+from corpus.read.books.references import Targets, resolving
+from corpus.read.doubt import unresolved
 
 SUFFIXES = (".rst", ".rest")
 INCLUDE = re.compile(r"(?m)^[ \t]*\.\. include:: *(?P<name>\S+)[ \t]*$")
 TOCTREE = re.compile(r"(?m)^([ \t]*)\.\. toctree::.*\n((?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*)")
 ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
-DIRECTIVE = re.compile(
-    r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
-)
+DIRECTIVE = re.compile(r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents)::.*\n(?:\1[ \t]+:?\S.*\n)*")
 UNPRINTED = re.compile(
     r"(?m)^([ \t]*)\.\. (?:test(?:setup|cleanup)::.*\n|(?:doctest|test\w+)::.*\n(?:\1[ \t]+:.*\n)*?\1[ \t]+:hide:.*\n)"
     r"(?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*"
@@ -30,8 +32,43 @@ DOCTEST = re.compile(r"(?m)(?<=\n)(?<![^\n]\n)(?P<margin>[ \t]*)>>> .*\n(?:(?P=m
 LITERAL = re.compile(r"(?!\.\. ).*::$|\.\. (?:code|code-block|sourcecode|parsed-literal|literalinclude|raw|math)::")
 SHELLS = frozenset({"bash", "sh", "shell", "console", "cmd", "powershell"})
 LANGUAGE = re.compile(r":language: *(\w+)")
-NUMBERED = re.compile(r":numref:`(?:(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>|(?P<bare>[^`<>]+))`")
-"""A reference by a number that only Sphinx can compute; the reference's label replaces the number."""
+ROLE = re.compile(r"``.+?``|(?<![\w:]):(?P<name>[A-Za-z][\w:.+-]*):`(?P<text>(?:[^`\\]|\\.)+)`", re.DOTALL)
+"""A role; code that may look like one is matched first."""
+NATIVE = frozenset(
+    [
+        "code",
+        "emphasis",
+        "literal",
+        "math",
+        "raw",
+        "strong",
+        "sub",
+        "subscript",
+        "sup",
+        "superscript",
+        "title",
+        "title-reference",
+        "t",
+    ]
+)
+"""Roles that pandoc knows."""
+HEAD = re.compile(
+    r"(?m)^(?:[^\w\s]{3,}[ \t]*\n)?[ \t]*(?P<title>\S[^\n]*)\n(?P<under>[=~^\"'`#*+.:_<>-])(?P=under)+[ \t]*$"
+)
+"""A heading with the line below it, and the one above it."""
+LABELS = re.compile(
+    r"(?m)^[ \t]*(?P<labels>(?:\.\. _[^\n]+:[ \t]*\n(?:[ \t]*\n)*)+)(?=(?P<next>[^\n]*(?:\n[^\n]*){0,12}))"
+)
+"""Labels with the lines below them."""
+LABEL = re.compile(r"\.\. _`?(?P<name>[^\n`]+?)`?:[ \t]*$", re.MULTILINE)
+TITLED = re.compile(
+    r"[ \t]*\.\. (?:(?:\w+-)?table|topic|admonition|note|proof|prf:\w+)::[ \t]*(?P<title>\S.*)"
+    r"|[ \t]*\.\. [\w:-]+::.*\n(?:[ \t]+:.*\n)*?[ \t]+:(?:caption|alt-caption):[ \t]*(?P<caption>\S.*)"
+    r"|(?P<margin>[ \t]*)\.\. figure::.*\n(?:(?P=margin)[ \t]+:.*\n)*[ \t]*\n(?P<figure>(?P=margin)[ \t]+\S.*)"
+)
+"""A block with a title or a caption."""
+UNMARKED = str.maketrans("", "", "*`")
+SUBSTITUTION = re.compile(r"(?m)^\.\. \|(?P<name>[^|\n]+)\| .*$")
 BLANKS = re.compile(r"(?m)[ \t]+$")
 """Trailing whitespace: a line of spaces after a directive would end the directive's text."""
 STATEMENT = re.compile(r"(?m)^([ \t]*)\.\. (?:proof|prf):([\w-]+)::[ \t]*(.*)$")
@@ -99,12 +136,68 @@ def prepare(text: str) -> str:
         title = f" ({directive[3].strip()})" if directive[3].strip() else ""
         return f"{directive[1]}.. admonition:: {directive[2].capitalize()}{title}"
 
-    def label_text(reference: re.Match[str]) -> str:
-        return f"{reference['text'] or ''}{(reference['label'] or reference['bare']).replace('_', ' ')}"
-
-    text = ONLY.sub(r"\1.. container:: only", UNPRINTED.sub("", DIRECTIVE.sub("", BLANKS.sub("", text))))
+    text = ONLY.sub(
+        r"\1.. container:: only", UNPRINTED.sub("", DIRECTIVE.sub("", TOCTREE.sub("", BLANKS.sub("", text))))
+    )
     text = DOCTEST.sub(_mark_session, RUNNABLE.sub(as_listing, text))
-    return NUMBERED.sub(label_text, STATEMENT.sub(as_admonition, text))
+    return STATEMENT.sub(as_admonition, text)
 
 
-FORMATS = (Format(suffixes=SUFFIXES, reader="rst", include=INCLUDE, prepare=prepare, layouts=_find_layouts),)
+def find_titles(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels of a file, each with the title or caption below it, and the file's title."""
+    for match in LABELS.finditer(text):
+        block, head = TITLED.match(match["next"]), HEAD.match(match["next"])
+        title = (block["title"] or block["caption"] or block["figure"]) if block else head["title"] if head else ""
+        for label in LABEL.finditer(match["labels"]) if title else ():
+            yield label["name"], _plain(title.strip())
+    if first := HEAD.search(text):
+        yield "", _plain(first["title"].strip())
+
+
+def _plain(title: str) -> str:
+    """A title without its markup."""
+    words = ROLE.sub(lambda role: role["text"].partition("<")[0].strip() if role["text"] else role[0], title)
+    return words.translate(UNMARKED)
+
+
+def resolve(text: str, targets: Targets) -> str:
+    """Replace roles of Sphinx by what they print, and add the substitutions that `conf.py` defines."""
+
+    def printed(role: re.Match[str]) -> str:
+        name, words = role["name"], role["text"]
+        if not name or name in NATIVE:
+            return role[0]
+        words = " ".join(words.split())
+        if name.startswith("cite") or name == "footcite":
+            keys = [key.strip() for key in words.split(",")]
+            return _escape(citation_text(targets.tree.works, keys, in_text=name.endswith(("t", "ts"))))
+        if name.endswith("eq"):
+            return _escape(unresolved(words))
+        if (plain := targets.role(name, words)) is not None:
+            return _escape(plain)
+        code = words.rpartition(".")[2] if words.startswith("~") else words.lstrip("!")
+        return f"``{code}``"
+
+    settings = targets.tree.settings
+    lines = "\n".join(str(settings.get(key, "")) for key in ("rst_prolog", "rst_epilog"))
+    texts = {match["name"]: match[0] for match in SUBSTITUTION.finditer(lines)}
+    texts |= {key: f".. |{key}| replace:: {settings[key]}" for key in ("version", "release") if settings.get(key)}
+    own = {match["name"] for match in SUBSTITUTION.finditer(text)}
+    added = [line for name, line in texts.items() if f"|{name}|" in text and name not in own]
+    return "\n".join([ROLE.sub(printed, text), *(f"\n{line}\n" for line in added)])
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([*`|\\]|_(?!\w))", r"\\\1", text)
+
+
+FORMATS = (
+    Format(
+        suffixes=SUFFIXES,
+        reader="rst",
+        include=INCLUDE,
+        view=resolving(SUFFIXES, find_titles, resolve),
+        prepare=prepare,
+        layouts=_find_layouts,
+    ),
+)

@@ -2,8 +2,9 @@
 
 import ctypes
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import pypdfium2.raw as raw
@@ -47,6 +48,7 @@ MAX_DRAWINGS = 300
 
 Bounds = tuple[float, float, float, float]
 """Left, lower, right and upper edge, points."""
+EVERYWHERE: Bounds = (-inf, -inf, inf, inf)
 Matrix = tuple[float, float, float, float, float, float]
 
 
@@ -57,16 +59,19 @@ class PageDrawings:
     rules: list[Rule]
     """Thin horizontal lines, including those within drawings."""
     boxes: list[Bounds]
-    """Bounds of every embedded drawing."""
+    """Bounds of what is shown of every embedded drawing."""
     strokes: list[tuple[Bounds, int]]
     """Bounds of every path, with the number of its segments."""
+    hidden: set[int]
+    """Addresses of the text objects that no part of their drawing's clipping path shows."""
 
 
 def collect_drawings(page: Any) -> PageDrawings:
     """Collect the rules, embedded drawings and strokes of a page."""
-    drawings = PageDrawings(rules=[], boxes=[], strokes=[])
+    drawings = PageDrawings(rules=[], boxes=[], strokes=[], hidden=set())
     count = raw.FPDFPage_CountObjects(page)
-    _collect(drawings, (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS))), None, 0)
+    objects = (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS)))
+    _collect(drawings, objects, EVERYWHERE, None, 0)
     largest = FRAME * raw.FPDF_GetPageWidthF(page) * raw.FPDF_GetPageHeightF(page)
     return replace(drawings, strokes=[stroke for stroke in drawings.strokes if _area(stroke[0]) < largest])
 
@@ -74,21 +79,30 @@ def collect_drawings(page: Any) -> PageDrawings:
 def split_labels(pieces: Sequence[Piece], drawings: PageDrawings) -> tuple[Sequence[Piece], Sequence[Piece]]:
     """Separate labels within drawings, such as names of axes and boxes, from the text; returns (text, labels)."""
     total = sum(len(piece.text) for piece in pieces)
-    labels: dict[int, Piece] = {}
     bent = [stroke for stroke, segments in drawings.strokes if _is_bent(stroke, segments)]
-    groups = []
-    for box in drawings.boxes:
-        left, lower, right, upper = box
-        within = [piece for piece in pieces if _is_within(piece, box)]
-        curves = sum(left <= x0 and x1 <= right and lower <= y0 and y1 <= upper for x0, y0, x1, y1 in bent)
-        if curves >= LEAST_STROKES or not _is_listing(within):
-            groups.append(within)
-    groups += [_labels_of(box, pieces) for box in _sketches(drawings.strokes, pieces)]
-    for group in groups:
+    labels: dict[int, Piece] = {}
+
+    def add(group: Sequence[Piece]) -> bool:
+        """Add the labels of a drawing; returns whether they are labels, and not running text."""
         length = sum(len(piece.text) for piece in group)
-        if length <= LABEL * len(group) and length < PAGE_SHARE * total:
-            labels.update((id(piece), piece) for piece in group)
+        are_labels = length <= LABEL * len(group) and length < PAGE_SHARE * total
+        labels.update((id(piece), piece) for piece in group if are_labels)
+        return are_labels
+
+    included = []
+    for box in drawings.boxes:
+        within = [piece for piece in pieces if _is_within(piece, box)]
+        curves = sum(_contains(box, stroke) for stroke in bent)
+        if (curves >= LEAST_STROKES or not _is_listing(within)) and add(within):
+            included.append(box)
+    own = [stroke for stroke in drawings.strokes if not any(_contains(box, stroke[0]) for box in included)]
+    for box in _sketches(own, pieces):
+        add(_labels_of(box, pieces))
     return [piece for piece in pieces if id(piece) not in labels], list(labels.values())
+
+
+def _contains(box: Bounds, stroke: Bounds) -> bool:
+    return box[0] <= stroke[0] and stroke[2] <= box[2] and box[1] <= stroke[1] and stroke[3] <= box[3]
 
 
 def _is_within(piece: Piece, box: Bounds) -> bool:
@@ -108,7 +122,7 @@ def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
     if has_text or _is_listing(labels):
         return []
     for _ in range(2):
-        box = left, lower, right, upper = _around([box, *((p.x0, p.y, p.x1, p.y + p.size / 2) for p in labels)])
+        box = _around([box, *((p.x0, p.y, p.x1, p.y + p.size / 2) for p in labels)])
         ids = {id(piece) for piece in labels}
         labels += [
             piece
@@ -116,11 +130,22 @@ def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
             if id(piece) not in ids
             and len(piece.text) <= LABEL
             and not CAPTION.match(piece.text)
-            and lower - BELOW * piece.size <= piece.y <= upper + ABOVE
-            and left - AT_SIDE <= piece.x1
-            and piece.x0 <= right + AT_SIDE
+            and _is_at(piece, box)
         ]
     return labels
+
+
+def _is_at(piece: Piece, box: Bounds) -> bool:
+    """Whether a piece is right at a drawing: at one of its sides, or above or below it with its middle.
+
+    The beginning of a line of text may be above or below a drawing as well, but its middle seldom is.
+    """
+    left, lower, right, upper = box
+    if not lower - BELOW * piece.size <= piece.y <= upper + ABOVE:
+        return False
+    if lower <= piece.y <= upper and (piece.x1 <= left + SLACK or right - SLACK <= piece.x0):
+        return left - AT_SIDE <= piece.x1 and piece.x0 <= right + AT_SIDE
+    return left - AT_SIDE <= (piece.x0 + piece.x1) / 2 <= right + AT_SIDE
 
 
 def _sketches(strokes: Sequence[tuple[Bounds, int]], pieces: Sequence[Piece]) -> list[Bounds]:
@@ -130,7 +155,11 @@ def _sketches(strokes: Sequence[tuple[Bounds, int]], pieces: Sequence[Piece]) ->
     if bent < LEAST_STROKES and not captions:
         return []
     sketches = []
-    for parts in _clusters(strokes):
+    lines = [(piece.x0, piece.x1) for piece in pieces if len(piece.text) > SENTENCE]
+    edges = min((x0 for x0, _ in lines), default=inf) + SLACK, max((x1 for _, x1 in lines), default=-inf) - SLACK
+    # Rules and frames as wide as the text belong to the text.
+    inner = [stroke for stroke in strokes if _is_bent(*stroke) or edges[0] < stroke[0][0] or stroke[0][2] < edges[1]]
+    for parts in _clusters(inner):
         box = left, lower, right, upper = _around([bounds for bounds, _ in parts])
         if min(right - left, upper - lower) < LEAST_EXTENT:
             continue
@@ -175,33 +204,67 @@ def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, 
     return [parts for _, parts in clusters]
 
 
-def _collect(drawings: PageDrawings, objects: Iterator[Any], to_page: Matrix | None, depth: int) -> None:
-    """Add the rules, drawings and strokes among PDF objects to `drawings`, including those within drawings."""
+def _collect(
+    drawings: PageDrawings, objects: Iterable[Any], window: Bounds, to_page: Matrix | None, depth: int
+) -> None:
+    """Add the rules, drawings and strokes among PDF objects to `drawings`, including those within drawings.
+
+    `window` is the part of the page that shows them.
+    """
     rules = []
     for item in objects:
         kind = raw.FPDFPageObj_GetType(item)
-        if kind in STROKES:
-            x0, y0, x1, y1 = _bounds(item, to_page)
-            if kind == raw.FPDF_PAGEOBJ_PATH:
-                drawings.strokes.append(((x0, y0, x1, y1), raw.FPDFPath_CountSegments(item)))
-            if y1 - y0 < RULE_HEIGHT and RULE_WIDTH[0] < x1 - x0 < RULE_WIDTH[1]:
-                rules.append(Rule(x0=x0, x1=x1, y=(y0 + y1) / 2))
-        elif kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH:
-            drawings.boxes.append(_bounds(item, to_page))
-            count = min(raw.FPDFFormObj_CountObjects(item), MAX_OBJECTS)
-            inner = (raw.FPDFFormObj_GetObject(item, index) for index in range(count))
-            _collect(drawings, inner, _matrix_to_page(item, to_page), depth + 1)
+        within = kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH
+        if not (within or kind in STROKES or (kind == raw.FPDF_PAGEOBJ_TEXT and depth)):
+            continue
+        x0, y0, x1, y1 = box = _common(window, _bounds(item, to_page))
+        is_hidden = x0 > x1 or y0 > y1
+        if within:
+            inner = [
+                raw.FPDFFormObj_GetObject(item, index)
+                for index in range(min(raw.FPDFFormObj_CountObjects(item), MAX_OBJECTS))
+            ]
+            matrix = _matrix_to_page(item, to_page)
+            # The file may crop a drawing: its own bounds include what cannot be seen.
+            is_whole = len(inner) < MAX_OBJECTS
+            parts = [_common(box, _bounds(part, matrix)) for part in inner] if is_whole else [box]
+            parts = [part for part in parts if part[0] <= part[2] and part[1] <= part[3]]
+            drawings.boxes.extend([_around(parts)] if parts else [])
+            _collect(drawings, inner, _around(parts or [box]), matrix, depth + 1)
+        elif is_hidden:
+            drawings.hidden.add(ctypes.cast(item, ctypes.c_void_p).value or 0)
+        elif kind == raw.FPDF_PAGEOBJ_PATH:
+            drawings.strokes.append((box, raw.FPDFPath_CountSegments(item)))
+        if kind in STROKES and 0 <= y1 - y0 < RULE_HEIGHT and RULE_WIDTH[0] < x1 - x0 < RULE_WIDTH[1]:
+            rules.append(Rule(x0=x0, x1=x1, y=(y0 + y1) / 2))
     if len(rules) <= MAX_RULES:
         drawings.rules.extend(rules)
 
 
+def _common(one: Bounds, other: Bounds) -> Bounds:
+    return max(one[0], other[0]), max(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3])
+
+
 def _bounds(item: Any, to_page: Matrix | None) -> Bounds:
+    """Bounds of what is shown of an object; `to_page` is None for one that is not in a drawing."""
     x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
     raw.FPDFPageObj_GetBounds(item, x0, y0, x1, y1)
-    left, lower, right, upper = x0.value, y0.value, x1.value, y1.value
+    bounds = x0.value, y0.value, x1.value, y1.value
     if to_page is None:
-        return left, lower, right, upper
-    a, b, c, d, e, f = to_page
+        return bounds
+    path = raw.FPDFPageObj_GetClipPath(item)
+    for number in range(raw.FPDFClipPath_CountPaths(path) if path else 0):
+        points = []
+        for index in range(raw.FPDFClipPath_CountPathSegments(path, number)):
+            raw.FPDFPathSegment_GetPoint(raw.FPDFClipPath_GetPathSegment(path, number, index), x0, y0)
+            points.append((x0.value, y0.value, x0.value, y0.value))
+        bounds = _common(bounds, _around(points)) if points else bounds
+    return bounds if bounds[0] > bounds[2] or bounds[1] > bounds[3] else _to_page(bounds, to_page)
+
+
+def _to_page(bounds: Bounds, matrix: Matrix) -> Bounds:
+    left, lower, right, upper = bounds
+    a, b, c, d, e, f = matrix
     xs, ys = zip(*((a * x + c * y + e, b * x + d * y + f) for x in (left, right) for y in (lower, upper)), strict=True)
     return min(xs), min(ys), max(xs), max(ys)
 

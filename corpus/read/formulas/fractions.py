@@ -118,7 +118,10 @@ def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -
         return None
     if max(len(WORD.findall(part)) for part in (top, bottom)) > MAX_WORDS:
         return None
-    neighbours = [p for p in pieces if _is_next_to(p, rule) and p not in over and p not in under]
+    # A large sign has the height of its own font, by which a script next to the fraction may seem to be level.
+    neighbours = [
+        p for p in pieces if _is_next_to(p, rule) and not (p in over or p in under or EXTENSION.search(p.font))
+    ]
     size, base = max(((p.size, p.y) for p in neighbours), default=(size, round(rule.y - AXIS * size, 2)))
     fraction = f"\\frac{{{top}}}{{{bottom}}}"
     return _replace(pieces, [*over, *under], _formula(over, fraction, rule.x0, rule.x1, base, size))

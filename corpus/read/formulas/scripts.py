@@ -346,8 +346,8 @@ def _plain_text(text: str, above: str, slanted: bool, upper: Sequence[Piece], af
     if TRADE.match(above) or (bare.endswith("L") and above == "A" and after.startswith("T")):
         return above
     if not bare:
-        # The label of a footnote, before the footnote's text.
-        return above if NOTE.match(above) else None
+        # The label of a footnote, before the footnote's text, or a marker at the beginning of a line.
+        return (f"[^{above}]" if above.isdecimal() else above) if NOTE.match(above) else None
     if bare[-1].isdigit() and (SURE_ORDINAL.match(above) or (ORDINAL.match(above) and not upper[0].slanted)):
         return above
     if not NOTE.match(above) or above == "0" or OPENING.match(after) or RELATED.match(after):

@@ -1,12 +1,16 @@
 """Phase 3: compute the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import numpy as np
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.preset import Objective
-from infuser_core.algorithm.score import Influence, cosine, score
+from infuser_core.algorithm.score import Score, cosine, score
+from infuser_core.config.recorded import Mark
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases import dev_gradient
 from infuser_core.cotrain.phases.parts.not_finite import (
@@ -15,11 +19,13 @@ from infuser_core.cotrain.phases.parts.not_finite import (
     check_gradient,
     diagnose_group,
     is_finite,
+    no_finite_data,
     retry_without_not_finite,
 )
-from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, logprobs_by_rollout
+from infuser_core.cotrain.phases.parts.real_steps import RealSteps, reweighted_measure
+from infuser_core.cotrain.phases.training import ObjectiveSettings, UpdateSettings, by_group, logprobs_by_rollout
 from infuser_core.protocols import ProbeResult, Progress, Similarity, Trainer, TrainGroup, no_progress
-from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
+from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 7
 
@@ -42,22 +48,30 @@ class ScoreSettings:
 
     objective: ObjectiveSettings
     """Objective of the solver's update and of the dev gradient."""
-    mode: Influence
-    """Which of the four scores is the reward."""
+    mode: Score
+    """Which of the scores is the reward."""
     probe: bool
     """False if the generator's reward needs no influence."""
     share_backward: bool = False
     """Always false, part of the recipe: this pass could formerly serve as the solver's update as well."""
     left_out: Sequence[str] = ()
     """Always empty, for the same reason."""
+    step: Annotated[UpdateSettings | None, Mark.NEUTRAL] = None
+    """The solver's optimizer and objective if the score is measured by real steps, else None."""
+    steps: Annotated[int, Mark.NEUTRAL] = 1
+    """Number of these steps."""
 
 
 def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSettings:
     """Settings of a run that this phase depends on."""
+    cotrain = config.cotrain
+    step = UpdateSettings.of(cotrain, cotrain.solver, iteration=iteration, max_tokens=cotrain.solver_tokens)
     return ScoreSettings(
         objective=dev_gradient.objective_of(config),
-        mode=config.cotrain.influence,
+        mode=cotrain.influence,
         probe=probe,
+        step=step if cotrain.influence == "measured" and probe else None,
+        steps=cotrain.influence_steps,
     )
 
 
@@ -70,10 +84,15 @@ def score_influence(
     reference: Path | None,
     reference_norm: float,
     workspace: Path,
+    dev: Sequence[Rollout] = (),
+    checkpoint: Checkpoint | None = None,
     include_carried: bool = False,
     progress: Progress = no_progress,
 ) -> ScoringResult:
     """Score every question q by s(q): by default the cosine of AdamW's step on q and g_dev.
+
+    A measured score is the change of the dev objective after `settings.steps` real steps on q alone, estimated on the
+    answers `dev` of g_dev; the solver, which holds `checkpoint`, holds it again afterwards.
 
     `reference` is the file of g_dev. A question with equal rewards scores 0 without a backward pass, and so do all
     questions if g_dev is 0 or `settings.probe` is false; `status` holds the reason. Questions that the pool's rows
@@ -86,27 +105,19 @@ def score_influence(
     questions = [row for row in questions if row.question_id not in unscored]
     groups = {name: rows for name, rows in by_group(rollouts).items() if name not in unscored}
     rewards = {name: [row.reward for row in rows] for name, rows in groups.items()}
-    varied = [name for name in groups if not is_flat(rewards[name])]
+    varied = {name: rows for name, rows in groups.items() if not is_flat(rewards[name])}
     similarities: dict[str, Similarity] = {}
-    not_finite: list[NotFinite] = []
+    changes: dict[str, float] = {}
     logprobs: list[TrainerLogprobs] = []
+    not_finite: list[NotFinite] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
-        train = [settings.objective.train_group(groups[name], centre(rewards[name])) for name in varied]
-        # C is computed from the complete batch, even if some of its questions turn out not to be finite.
-        constants = settings.objective.constants(groups[name] for name in varied)
-        direction = reference
-
-        def attempt(excluded: Collection[str]) -> ProbeResult:
-            remaining = [group for group in train if group.group_id not in excluded]
-            probed = solver.probe(remaining, constants, direction, progress=progress)
-            similarities.update((similarity.group_id, similarity) for similarity in probed.similarities)
-            _raise_if_not_finite(remaining, similarities, solver, constants, workspace)
-            return probed
-
-        probed, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
-        groups_in_order = [groups[similarity.group_id] for similarity in probed.similarities]
-        computed = logprobs_by_rollout(groups_in_order, probed.logprobs)
-        logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
+        if settings.step is not None:
+            assert checkpoint is not None, "steps need the checkpoint to which the solver returns"
+            changes, not_finite = _measure(varied, solver, settings.step, settings.steps, dev, checkpoint, progress)
+        else:
+            similarities, logprobs, not_finite = _probe(
+                varied, solver, settings.objective, reference, workspace, progress
+            )
     excluded = {row.group_id for row in not_finite}
     scores = []
     for question in questions:
@@ -120,8 +131,73 @@ def score_influence(
             status = ScoreStatus.ZERO_VARIANCE
         if name in excluded:
             status = ScoreStatus.NOT_FINITE
-        scores.append(_score_row(name, status, rewards_G, similarities.get(name), settings.mode, reference_norm))
+        row = _score_row(name, status, rewards_G, similarities.get(name), settings.mode, reference_norm)
+        scores.append(replace(row, score=changes[name]) if name in changes else row)
     return ScoringResult(scores=scores, logprobs=logprobs, not_finite=not_finite)
+
+
+def _probe(
+    groups: Mapping[str, Sequence[Rollout]],
+    solver: Trainer,
+    objective: ObjectiveSettings,
+    reference: Path,
+    workspace: Path,
+    progress: Progress,
+) -> tuple[dict[str, Similarity], list[TrainerLogprobs], list[NotFinite]]:
+    """Products of each question's gradient and g_dev, and the log-probabilities of the same forward pass."""
+    train = [objective.train_group(rows, centre([row.reward for row in rows])) for rows in groups.values()]
+    # C is computed from the complete batch, even if some of its questions turn out not to be finite.
+    constants = objective.constants(groups.values())
+    similarities: dict[str, Similarity] = {}
+
+    def attempt(excluded: Collection[str]) -> ProbeResult:
+        remaining = [group for group in train if group.group_id not in excluded]
+        probed = solver.probe(remaining, constants, reference, progress=progress)
+        similarities.update((similarity.group_id, similarity) for similarity in probed.similarities)
+        _raise_if_not_finite(remaining, similarities, solver, constants, workspace)
+        return probed
+
+    probed, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
+    computed = logprobs_by_rollout([groups[each.group_id] for each in probed.similarities], probed.logprobs)
+    logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
+    return similarities, logprobs, not_finite
+
+
+def _measure(
+    groups: Mapping[str, Sequence[Rollout]],
+    solver: Trainer,
+    step: UpdateSettings,
+    count: int,
+    dev: Sequence[Rollout],
+    checkpoint: Checkpoint,
+    progress: Progress,
+) -> tuple[dict[str, float], list[NotFinite]]:
+    """Change of the dev objective after `count` steps on each question; raises EngineError if none is finite."""
+    solver.load(checkpoint)
+    measure = reweighted_measure(dev, solver, temperature=step.objective.temperature)
+    trial = RealSteps(
+        solver=solver,
+        checkpoint=checkpoint,
+        constants=step.objective.constants(groups.values()),
+        step=step,
+        measures={"dev": measure},
+        # The ratios of unchanged weights are 1.
+        before={"dev": np.zeros(len(by_group(dev)))},
+        count=count,
+    )
+    changes: dict[str, float] = {}
+    not_finite: list[NotFinite] = []
+    for place, (name, group) in enumerate(groups.items(), 1):
+        outcome = trial.changes(group)
+        if isinstance(outcome, NotFinite):
+            not_finite.append(outcome)
+        else:
+            changes[name] = float(outcome["dev"].mean())
+        progress(place, len(groups), 0)
+    solver.load(checkpoint)
+    if not changes:
+        raise no_finite_data(not_finite)
+    return changes, not_finite
 
 
 def _raise_if_not_finite(
@@ -157,10 +233,10 @@ def _score_row(
     status: ScoreStatus,
     rewards_G: Sequence[float],
     similarity: Similarity | None,
-    mode: Influence,
+    mode: Score,
     reference_norm: float,
 ) -> InfluenceScore:
-    """The scores of a question from its similarity to g_dev; all 0 without one."""
+    """The scores of a question from its similarity to g_dev; all 0 without one, and the measured one."""
     parts = {
         "dot": similarity.dot if similarity else 0.0,
         "direction_norm": similarity.direction_norm if similarity else 0.0,
@@ -171,7 +247,7 @@ def _score_row(
     return InfluenceScore(
         question_id=question_id,
         status=status,
-        score=score(mode, raw_dot=raw_dot, **parts),
+        score=0.0 if mode == "measured" else score(mode, raw_dot=raw_dot, **parts),
         cosine=cosine(parts["dot"], parts["direction_norm"], reference_norm),
         raw_cosine=cosine(raw_dot, parts["gradient_norm"], reference_norm),
         solver_accuracy=sum(rewards_G) / len(rewards_G),

@@ -1,9 +1,6 @@
-"""Measure the effect of a question: the change after a real AdamW step on it, on a throw-away copy of the solver.
+"""Measure the effects of real steps on questions, and how well scores predict them.
 
-A measure maps a trainer's weights to a value per question [Q]. There are three: the exact probability of known replies;
-the objective estimated on fixed rollouts of the unchanged policy, reweighted by sequence-level importance ratios, which
-is unbiased, has common random numbers for all questions, and little noise for a single small step; and sampled
-accuracy.
+Two more measures for `RealSteps`: the exact probability of known replies, and sampled accuracy.
 """
 
 import math
@@ -15,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.preset import Objective
-from infuser_core.cotrain.phases.parts.not_finite import is_finite, no_finite_data, not_finite_row
-from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
+from infuser_core.algorithm.advantage import is_flat
+from infuser_core.cotrain.phases.parts.not_finite import no_finite_data
+from infuser_core.cotrain.phases.parts.real_steps import Measure, RealSteps
+from infuser_core.cotrain.phases.training import UpdateSettings, by_group
 from infuser_core.cotrain.studies.candidates import (
     PAPER,
     NamedScore,
@@ -33,9 +30,6 @@ from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
 from infuser_core.seeding import seed_of
 
 VERSION = 7
-
-Measure = Callable[[Trainer], np.ndarray]
-"""Maps a trainer's weights to one value per question [Q]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +87,15 @@ def step_effects(
     groups = by_group(answers)
     # The same batch as for the scores: questions whose rewards vary.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
-    constants = step.objective.constants(varied)
     solver.load(checkpoint)
-    before = {name: measure(solver) for name, measure in measures.items()}
+    trial = RealSteps(
+        solver=solver,
+        checkpoint=checkpoint,
+        constants=step.objective.constants(varied),
+        step=step,
+        measures=measures,
+        before={name: measure(solver) for name, measure in measures.items()},
+    )
     effects = saved_rows.rows() if saved_rows else []
     saved_ids = {row.question_id for row in effects}
     not_finite: list[NotFinite] = []
@@ -103,17 +103,9 @@ def step_effects(
         if name in saved_ids:
             continue
         rewards = [answer.reward for answer in groups[name]]
-        changes = {each: np.zeros(1) for each in measures}
-        flaw = None
-        if not is_flat(rewards):
-            solver.load(checkpoint)
-            flaw = _take_step(groups[name], solver, constants, step)
-            if flaw is None:
-                changes = {each: measure(solver) - before[each] for each, measure in measures.items()}
-                broken = [value.mean() for value in changes.values() if not is_finite(float(value.mean()))]
-                flaw = NotFinite(group_id=name, quantity="change", value=broken[0], tensor="") if broken else None
-        if flaw is not None:
-            not_finite.append(flaw)
+        changes = {each: np.zeros(1) for each in measures} if is_flat(rewards) else trial.changes(groups[name])
+        if isinstance(changes, NotFinite):
+            not_finite.append(changes)
         else:
             new = [
                 Effect(
@@ -135,46 +127,12 @@ def step_effects(
     return effects, not_finite
 
 
-def _take_step(
-    group: Sequence[Rollout], solver: Trainer, constants: Objective, step: UpdateSettings
-) -> NotFinite | None:
-    """Take the question's step; returns the loss or gradient if it is not finite."""
-    train = step.objective.train_group(group, centre([answer.reward for answer in group]))
-    solver.zero_grad()
-    loss = solver.forward_backward([train], constants, denominator=1).loss
-    norm = solver.optim_step(step.learning_rate) if is_finite(loss) else math.nan
-    return None if is_finite(norm) else not_finite_row(train.group_id, loss, norm)
-
-
 def exact_measure(replies: Sequence[TrainGroup]) -> Measure:
     """Build a measure: mean teacher-forced probability of a question's known replies at temperature 1."""
 
     def measure(solver: Trainer) -> np.ndarray:
         logprobs = solver.logprobs(replies, temperature=1.0)
         return np.array([np.mean([math.exp(sum(row)) for row in group]) for group in logprobs])
-
-    return measure
-
-
-def reweighted_measure(rollouts: Sequence[Rollout], solver: Trainer, *, temperature: float) -> Measure:
-    """Build a measure: mean_i (w_i - 1)(r_i - mean r) per question, w the ratio to the weights that `solver` holds."""
-    groups = by_group(rollouts)
-    # A question whose answers all have the same reward does not change to first order.
-    varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
-    train = [train_group(rows, [0.0] * len(rows)) for rows in varied]
-
-    def response_logprobs(trainer: Trainer) -> list[list[float]]:
-        logprobs = trainer.logprobs(train, temperature=temperature)
-        return [[sum(logprobs_T) for logprobs_T in group] for group in logprobs]
-
-    before = response_logprobs(solver)
-
-    def measure(trainer: Trainer) -> np.ndarray:
-        values = np.zeros(len(groups))
-        for place, (rows, news, olds) in enumerate(zip(varied, response_logprobs(trainer), before, strict=True)):
-            credits = centre([row.reward for row in rows])
-            values[place] = np.mean([math.expm1(n - o) * c for n, o, c in zip(news, olds, credits, strict=True)])
-        return values
 
     return measure
 

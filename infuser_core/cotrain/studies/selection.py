@@ -8,13 +8,15 @@ and would put random arms at a disadvantage. Shape suffix: _Q held-out questions
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from infuser_core.algorithm.advantage import centre
+from infuser_core.config.recorded import Mark
+from infuser_core.cotrain.phases.parts.real_steps import Measure
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, logprobs_by_rollout, train_group
 from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, values_by_score
-from infuser_core.cotrain.studies.effects import Measure
 from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.evaluation.statistics.bootstrap import estimate
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
@@ -42,6 +44,8 @@ class SelectionSettings:
     """Answers per held-out question; 0 if the probability of the right reply is known exactly."""
     ranked: bool
     """Whether there are arms by scores in addition to the random ones."""
+    leave_out: Annotated[bool, Mark.NEUTRAL] = False
+    """Whether an arm trains on all questions except those that it selects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +97,17 @@ def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, 
     count = max(1, round(settings.share * len(names)))
     lot = {name: random.Random(seed_of(seed, "selection", name)).random() for name in names}
     rules = values | {WORST: {name: -value for name, value in values[PAPER].items()}}
-    arms = []
+    arms: list[tuple[str, int, set[str]]] = []
     for arm, own in rules.items() if settings.ranked else []:
         best = {*sorted(names, key=lambda name: (-own[name], lot[name]))[:count]}
-        arms.append(ArmPlan(arm=arm, draw=0, questions=[name for name in names if name in best]))
+        arms.append((arm, 0, best))
     for draw in range(settings.draws):
-        places = sorted(random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count))
-        arms.append(ArmPlan(arm=RANDOM, draw=draw, questions=[names[place] for place in places]))
-    return arms
+        places = random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count)
+        arms.append((RANDOM, draw, {names[place] for place in places}))
+    return [
+        ArmPlan(arm=arm, draw=draw, questions=[name for name in names if (name in selection) != settings.leave_out])
+        for arm, draw, selection in arms
+    ]
 
 
 def run_arms(

@@ -26,7 +26,15 @@ from infuser_core.engines.local.memory import STATE, BudgetSetting, TokenBudget,
 from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.service.checksum import of_adapter, of_tensors
 from infuser_core.engines.service.weight_transfer import HERE, Board
-from infuser_core.engines.training.checkpoint import count_weights, read_state
+from infuser_core.engines.training.checkpoint import (
+    MOMENTS,
+    WEIGHTS,
+    TrainerState,
+    count_weights,
+    fill_tensors,
+    places_in,
+    read_state,
+)
 from infuser_core.engines.training.compute_clock import ComputeClock
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose_attention
@@ -113,6 +121,8 @@ class LocalTrainer(FlatTrainer):
         """
         folder = Path(checkpoint.path)
         state = read_state(folder, self._options)
+        if (folder, str(checkpoint.role)) == (self._folder, self._role) and self._restore(folder, state):
+            return
         if self._folder is None:
             self._require_memory(folder)
         # What it holds gives way to what it loads.
@@ -148,6 +158,20 @@ class LocalTrainer(FlatTrainer):
             )
         self._use_budget()
         self.zero_grad()
+
+    def _restore(self, folder: Path, state: TrainerState) -> bool:
+        """Undo steps since the load of the same folder; False if asleep, or if its file of weights has other names."""
+        file = folder / (ADAPTER if self._adapter else WEIGHTS)
+        if self._asleep is not None or not file.is_file():
+            return False
+        weights = self._weights()
+        if places_in(file).keys() != weights.keys():
+            return False
+        fill_tensors(weights, file)
+        fill_tensors(self._optimizer.state(), folder / MOMENTS)
+        self._optimizer.steps = state.step
+        self.zero_grad()
+        return True
 
     def _read_model(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
         """Load the model and return it with its trained parameters.

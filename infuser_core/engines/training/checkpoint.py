@@ -220,16 +220,22 @@ def read_reference(path: Path, targets: Tensors) -> None:
     fill_tensors(targets, path, remedy="recompute it")
 
 
+def places_in(path: Path) -> dict[str, Path]:
+    """File of every tensor of `path` or of its shards, by name."""
+    places: dict[str, Path] = {}
+    for file in shards_of(path):
+        with safe_open(file, framework="pt") as handle:
+            places |= dict.fromkeys(handle.keys(), file)
+    return places
+
+
 @torch.no_grad()
 def fill_tensors(targets: Tensors, path: Path, *, remedy: str = "load its own checkpoint") -> None:
     """Copy the tensors of `path` or of its shards into `targets`. Raises CheckpointError unless names and shapes agree.
 
     Reads one tensor at a time: moments are twice as large as the model.
     """
-    places: dict[str, Path] = {}
-    for file in shards_of(path):
-        with safe_open(file, framework="pt") as handle:
-            places |= dict.fromkeys(handle.keys(), file)
+    places = places_in(path)
     differing = sorted(set(targets) ^ set(places))
     if differing:
         raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)

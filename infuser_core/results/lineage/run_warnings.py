@@ -6,6 +6,7 @@ from typing import Any
 
 from infuser_core.config.phase_table import UPDATES, Phase
 from infuser_core.cotrain.phases.parts.health import (
+    GAUGES,
     LIMITS,
     key_warning,
     leak_warning,
@@ -45,6 +46,7 @@ def run_warnings(lens: Lens, run: str) -> list[RunWarning]:
         *_pool(view, config),
         *_questions(view),
         *_keys(view, config),
+        *_gauges(view),
         *_updates(view),
         *_leaks(view),
     ]
@@ -94,6 +96,14 @@ def _keys(view: RunView, config: Mapping[str, Any]) -> Iterator[RunWarning]:
             yield RunWarning(text=key_warning(worst, floor), iterations=tuple(sorted(low)))
 
 
+def _gauges(view: RunView) -> Iterator[RunWarning]:
+    rows = view.lens.query("select * from question_gauges where run = ? order by iteration", [view.graph.run])
+    for limit in GAUGES:
+        iterations = [row["iteration"] for row in rows if limit.warning([row])]
+        if iterations:
+            yield RunWarning(text=limit.warning(rows), iterations=tuple(iterations))
+
+
 def _updates(view: RunView) -> Iterator[RunWarning]:
     for phase in UPDATES:
         records = {record.key: record for record in view.graph.of(phase)}
@@ -101,7 +111,7 @@ def _updates(view: RunView) -> Iterator[RunWarning]:
         for row in view.rows("updates", of=records.values()):
             record = records[row.pop("artifact_key")]
             # Rows of older versions lack columns.
-            if None not in row.values():
+            if None not in row.values() and row["num_tokens"]:
                 steps.setdefault(record.iteration, []).append(Update(**row))
         for limit in LIMITS:
             iterations = tuple(sorted(number for number, updates in steps.items() if limit.warning(updates)))

@@ -91,6 +91,7 @@ _TRAINING: tuple[Builder, ...] = (
     training.frozen,
     training.budget,
     training.validity,
+    training.drift,
     training.responses,
     training.length_accuracy,
     evaluations.pass_at_k,

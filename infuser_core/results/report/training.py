@@ -79,13 +79,16 @@ def responses(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def validity(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Section on generator quality: shares of rollouts that are questions and of right keys, and why rollouts fail."""
+    """Section on generator quality: shares of valid questions, right keys and copies; why rollouts are no questions."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
         avg((r.malformed_reason = '')::INT) AS value, NULL AS "95% from", NULL AS "95% to"
     FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' GROUP BY ALL
     UNION ALL
     SELECT c.variant, 'right keys, by ' || k.told_by, k.run, k.iteration, k.accuracy, k.low, k.high
-    FROM key_accuracies k JOIN chosen c ON c.run = k.run"""
+    FROM key_accuracies k JOIN chosen c ON c.run = k.run
+    UNION ALL
+    SELECT c.variant, 'copies of earlier questions', g.run, g.iteration, g.copies, NULL, NULL
+    FROM question_gauges g JOIN chosen c ON c.run = g.run"""
     section = band_section(
         query, runs, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
         extra=dict.fromkeys(("95% from", "95% to"), percent),
@@ -97,6 +100,19 @@ FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' AND r.
 GROUP BY ALL ORDER BY rollouts DESC, reason"""
     reasons = by_variant(query, runs, sql)
     return replace(section, tables=[*section.tables, *([table(REASONS, reasons)] if reasons else [])])
+
+
+def drift(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
+    """Section on the variety of the generated questions, and on their drift from the first three iterations."""
+    per_run = """    SELECT c.variant, '' AS part, g.run, g.iteration, g.topics AS value, g.characters,
+        g.topics_change AS "topics x", g.characters_change AS "length x", g.valid_change AS "valid x"
+    FROM question_gauges g JOIN chosen c ON c.run = g.run"""
+    return band_section(
+        query, runs, per_run, title="Drift of the questions", name="drift", label="effective number of topics",
+        extra={"characters": tenths, **dict.fromkeys(("topics x", "length x", "valid x"), small)},
+        lines=["The effective number is exp(entropy) of the questions over topics (the labeller's, else domains, else "
+               "documents). Columns with x are relative to the first three iterations."],
+    )  # fmt: skip
 
 
 REASONS = "Why rollouts were no questions"

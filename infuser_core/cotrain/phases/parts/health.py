@@ -1,32 +1,35 @@
 """Warnings about the health of a run: figures beyond their limits, and the settings to change."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from infuser_core.errors import quantity
 from infuser_core.schemas import KeyAccuracy, Leak, Update
 
+Row = TypeVar("Row")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealthLimit:
-    """A metric of an update's steps, its limit (the last value without a warning) and the remedy."""
+class HealthLimit(Generic[Row]):
+    """A metric of rows, such as an update's steps, its limit (the last value without a warning) and the remedy."""
 
     name: str
-    metric: Callable[[Update], float]
+    metric: Callable[[Row], float]
     value: float
     remedy: str
     is_minimum: bool = False
 
-    def warning(self, updates: Sequence[Update]) -> str:
-        """Warning with the worst value of all steps, the limit and the remedy; empty if all are within the limit."""
-        values = [self.metric(step) for step in updates if step.num_tokens]
+    def warning(self, rows: Sequence[Row]) -> str:
+        """Warning with the worst value of all rows, the limit and the remedy; empty if all are within the limit."""
+        values = map(self.metric, rows)
         worst = (min if self.is_minimum else max)(values, default=self.value)
         if worst == self.value or (worst < self.value) != self.is_minimum:
             return ""
         return f"{self.name} is {worst:.3g}, {'below' if self.is_minimum else 'above'} {self.value:g}: {self.remedy}"
 
 
-LIMITS = (
+LIMITS: tuple[HealthLimit[Update], ...] = (
     HealthLimit(
         name="KL between sampler and trainer per token",
         metric=lambda step: step.sampler_kl,
@@ -72,11 +75,50 @@ LIMITS = (
     ),
 )
 """Limits far outside of what a healthy run shows; one step beyond a limit is enough for a warning."""
+_FIRST = "divided by that of the first iterations"
+_SLOWER = "a lower cotrain.generator.learning_rate"
+GAUGES: tuple[HealthLimit[Mapping[str, float]], ...] = (
+    HealthLimit(
+        name="share of questions that copy an earlier one",
+        metric=lambda row: row["copies"],
+        value=0.5,
+        remedy=f"the generator repeats itself: {_SLOWER}, a higher cotrain.sampling.temperature, or more documents",
+    ),
+    HealthLimit(
+        name=f"effective number of topics, {_FIRST},",
+        metric=lambda row: row["topics_change"],
+        value=0.2,
+        remedy=f"the questions narrow down: {_SLOWER}, a dev set on more topics, or cotrain.budget",
+        is_minimum=True,
+    ),
+    HealthLimit(
+        name=f"length of a question, {_FIRST},",
+        metric=lambda row: row["characters_change"],
+        value=2.0,
+        remedy=f"the questions grow: read some (`infuser why RUN`); {_SLOWER}",
+    ),
+    HealthLimit(
+        name=f"length of a question, {_FIRST},",
+        metric=lambda row: row["characters_change"],
+        value=0.5,
+        remedy=f"the questions shrink: read some (`infuser why RUN`); {_SLOWER}",
+        is_minimum=True,
+    ),
+    HealthLimit(
+        name=f"share of texts in the right format, {_FIRST},",
+        metric=lambda row: row["valid_change"],
+        value=0.5,
+        remedy=f"the generator forgets the format: {_SLOWER}",
+        is_minimum=True,
+    ),
+)
+"""Limits of an iteration's row of the SQL view `question_gauges`; right keys have their own, `cotrain.key_floor`."""
 
 
 def health_warnings(role: str, updates: Sequence[Update]) -> list[str]:
     """One line per limit that a step exceeds, with the worst value."""
-    return [f"{role}: {warning}" for limit in LIMITS if (warning := limit.warning(updates))]
+    steps = [step for step in updates if step.num_tokens]
+    return [f"{role}: {warning}" for limit in LIMITS if (warning := limit.warning(steps))]
 
 
 def missing_inclusions_warning(missing: int) -> str:

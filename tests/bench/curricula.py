@@ -1,0 +1,273 @@
+"""Curricula at equal compute: what the generator is paid for, in three worlds. `make curricula` runs them.
+
+The sweep files hold arms, hypotheses and stopping rule. With `--measure` the store's finished runs are measured and kept in
+`curricula.json`; without it `docs/curricula.md` is written from that file, so that anybody gets the same page.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import score_table
+from compute import cumulative, flops_by_iteration
+from paired import Difference, paired
+from worlds import UNCOVERED
+
+from infuser_core import settings
+from infuser_core.config.run import RunConfig
+from infuser_core.cotrain.phases.select import best_index
+from infuser_core.evaluation.models import find_model
+from infuser_core.memory.shape import read_shape
+from infuser_core.nano import exact
+from infuser_core.nano.world import TARGET, world_of
+from infuser_core.planning.sweeps import read_sweep
+from infuser_core.store.journal import Journal
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+KEPT = HERE / "curricula.json"
+PAGE = ROOT / "docs" / "curricula.md"
+OURS, ITERATIONS = "influence", 30
+ARMS = {
+    OURS: "influence, the paper's",
+    "raw-influence": "influence without the preconditioner",
+    "measured-influence": "influence measured by a real step",
+    "uncertainty": "the solver's uncertainty",
+    "random": "a random number",
+    "fixed-generator": "nothing: the generator is never updated",
+}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A world of the comparison."""
+
+    title: str
+    """Its heading."""
+    sweep: str
+    """Its sweep file without the ending."""
+    prefix: str
+    """What its arms' variants begin with."""
+    name: str
+    """The lab's name of the world."""
+    topics: tuple[str, ...]
+    """Topics whose exact accuracy is measured."""
+
+    def runs(self) -> dict[int, dict[str, RunConfig]]:
+        """Its runs by seed and arm."""
+        runs: dict[int, dict[str, RunConfig]] = {}
+        for config in read_sweep(ROOT / "configs" / "sweep" / f"{self.sweep}.yaml"):
+            arm = config.variant.removeprefix(self.prefix)
+            if config.variant.startswith(self.prefix) and arm in ARMS:
+                runs.setdefault(config.seed, {})[arm] = config
+        return runs
+
+
+WORLDS = (
+    World(title="The headline world", sweep="nano-curricula", prefix="", name="hard", topics=TARGET),
+    World(
+        title="A dev set of two of six topics: the four that it lacks",
+        sweep="nano-curricula-worlds",
+        prefix="narrow-",
+        name="hard",
+        topics=UNCOVERED,
+    ),
+    World(
+        title="A target of two steps",
+        sweep="nano-curricula-worlds",
+        prefix="composed-",
+        name="composed",
+        topics=("pump", "lorry"),
+    ),
+)
+
+
+def collect(root: Path) -> list[Row]:
+    """Measurements of the seeds whose arms are all finished, in the order of the sweep files."""
+    kept = {row["run"]: row for row in read_kept()}
+    rows = []
+    for world in WORLDS:
+        for seed, arms in world.runs().items():
+            names = {arm: config.run_name() for arm, config in arms.items()}
+            if all(name in kept for name in names.values()):
+                rows += [kept[name] for name in names.values()]
+            elif all(Journal(root, name).is_finished() for name in names.values()):
+                rows += _measure_seed(root, world, seed, names)
+                print(world.sweep, world.prefix, seed, flush=True)
+    return rows
+
+
+def read_kept() -> list[Row]:
+    """What is kept."""
+    rows: list[Row] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else []
+    return rows
+
+
+def _measure_seed(root: Path, world: World, seed: int, names: Mapping[str, str]) -> list[Row]:
+    """Compute and accuracy of a seed's arms, at equal iterations and within the compute of the paper's arm."""
+    folder = find_model(root, f"{names[OURS]}@selected").folder
+    assert folder is not None, names[OURS]
+    shape = read_shape(folder)
+    spent = {arm: cumulative(flops_by_iteration(root, run, shape)) for arm, run in names.items()}
+    budget = spent[OURS][ITERATIONS]
+    rows = []
+    for arm, run in names.items():
+        curve = _validation(root, run)
+        exact_at: dict[int, float] = {}
+        chosen = {}
+        for rule, within in (
+            ("iterations", [at for at in curve if at <= ITERATIONS]),
+            ("compute", [at for at in curve if spent[arm][at] <= budget]),
+        ):
+            at = within[best_index([curve[at] for at in within])]
+            if at not in exact_at:
+                exact_at[at] = _exact(root, run, at, world)
+            # How far the rule let the arm train, and the checkpoint that it selects.
+            chosen[rule] = {"last": within[-1], "selected": at, "exact": exact_at[at]}
+        per_iteration = spent[arm][ITERATIONS] / ITERATIONS
+        rows.append(
+            {"world": world.title, "seed": seed, "arm": arm, "run": run, "flops": round(per_iteration), **chosen}
+        )
+    return rows
+
+
+def _validation(root: Path, run: str) -> dict[int, float]:
+    """Validation accuracy by iteration."""
+    with closing(Lens(Store(root), runs=[run])) as lens:
+        points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
+    return {int(row["iteration"]): float(row["accuracy"]) for row in points}
+
+
+def _exact(root: Path, run: str, iteration: int, world: World) -> float:
+    folder = find_model(root, f"{run}@{iteration}").folder
+    assert folder is not None, (run, iteration)
+    pairs = exact.masses_of_pairs(folder, world.topics, world=world_of(world.name))
+    return round(exact.mean_accuracy(pairs).accuracy, 6)
+
+
+def values(rows: Sequence[Row], arm: str, rule: str) -> list[float]:
+    """Exact accuracies of an arm, in the order of seeds."""
+    return [row[rule]["exact"] for row in rows if row["arm"] == arm]
+
+
+def gap(rows: Sequence[Row], arm: str, rule: str) -> Difference:
+    """Influence minus an arm; the intervals of a world's rivals hold together at 95% (Bonferroni)."""
+    rivals = len({row["arm"] for row in rows}) - 1
+    return paired(values(rows, OURS, rule), values(rows, arm, rule), level=1 - 0.05 / rivals)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """A world's arms as Markdown."""
+    lines = [
+        "| paid for | FLOPs an iteration | exact accuracy, 30 iterations | influence minus it | iterations for the same FLOPs "
+        "| exact accuracy, same FLOPs | influence minus it |",
+        "| :--- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    unit = fmean(row["flops"] for row in rows if row["arm"] == OURS)
+    for arm in ARMS:
+        own = [row for row in rows if row["arm"] == arm]
+        if not own:
+            continue
+        cells = [ARMS[arm], f"{fmean(row['flops'] for row in own) / unit:.2f}"]
+        for rule in ("iterations", "compute"):
+            if rule == "compute":
+                cells.append(f"{fmean(row[rule]['last'] for row in own):.0f}")
+            exacts = values(own, arm, rule)
+            cells.append(f"{fmean(exacts):.3f} ± {stdev(exacts):.3f}")
+            cells.append("" if arm == OURS else gap(rows, arm, rule).shown())
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def verdicts(rows: Sequence[Row], rule: str) -> dict[str, list[str]]:
+    """Rivals by where influence minus them is: ahead, level or behind."""
+    result: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
+    for arm in (arm for arm in ARMS if arm != OURS and values(rows, arm, rule)):
+        difference = gap(rows, arm, rule)
+        place = "level" if abs(difference.mean) <= difference.half else "ahead" if difference.mean > 0 else "behind"
+        result[place].append(arm)
+    return result
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What influence is ahead of in every world, and what it is not ahead of somewhere, at equal compute."""
+    found = [verdicts(own, "compute") for own in by_world(rows).values()]
+    everywhere = [arm for arm in ARMS if found and all(arm in each["ahead"] or not _has(each, arm) for each in found)]
+    everywhere = [arm for arm in everywhere if arm != OURS]
+    rest = [arm for arm in ARMS if arm not in (OURS, *everywhere)]
+    ahead = ", ".join(f"`{arm}`" for arm in everywhere) or "no rival"
+    text = f"At equal compute, a generator that is paid for influence is ahead of {ahead} in every world tried here"
+    if rest:
+        text += f"; it is not ahead of {', '.join(f'`{arm}`' for arm in rest)} in at least one of them"
+    return f"{text}."
+
+
+def _has(found: Mapping[str, Sequence[str]], arm: str) -> bool:
+    return any(arm in arms for arms in found.values())
+
+
+def by_world(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of the worlds of which at least two seeds are kept."""
+    groups = {world.title: [row for row in rows if row["world"] == world.title] for world in WORLDS}
+    return {title: own for title, own in groups.items() if len({row["seed"] for row in own}) > 1}
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The page as Markdown."""
+    groups = by_world(rows)
+    lines = ["# Curricula at equal compute", "", summary(rows), "", *METHOD]
+    for world in WORLDS:
+        if own := groups.get(world.title):
+            seeds = len({row["seed"] for row in own})
+            lines += [
+                "",
+                f"## {world.title}",
+                "",
+                f"`configs/sweep/{world.sweep}.yaml`, {seeds} seeds.",
+                "",
+                *table(own),
+            ]
+    scores = score_table.section(score_table.read_kept())
+    return "\n".join([*lines, *([""] if scores else []), *scores, ""])
+
+
+METHOD = (
+    "The arms differ in what the generator is paid for. `influence` is the paper's score, `raw-influence` the cosine without the "
+    "preconditioner as in GradAlign. `measured-influence` takes a real optimizer step on each question with a copy of the solver and "
+    "measures the dev objective before and after, as SOAR pays its teacher, but question by question, because an advantage within a "
+    "document's group needs a reward per question; the objective is estimated on the answers from which the dev gradient comes. "
+    "`uncertainty` is R-Zero's reward, `random` a random number per question, and `fixed-generator` is never updated.",
+    "",
+    "Compute is counted in FLOPs of the model for sampling and for every pass of a trainer, scoring included "
+    "(`tests/bench/compute.py`); validation, which all arms share, is not. *Same FLOPs*: the checkpoint with the best validation accuracy among "
+    "those, every five iterations, that cost at most what `influence` spends in 30 iterations on the same seed. *30 iterations*: the "
+    "best among the first 30. Exact accuracy is the probability of sound replies over all operand pairs of the test split, mean "
+    "and standard deviation over seeds. Differences are paired by seed, with t intervals that hold for all rivals of a table together at 95% "
+    "(Bonferroni). The sweep files state hypotheses and stopping rule, written before the runs.",
+    "",
+    "All of it is the nano lab: a toy world with room for improvement. `make curricula` runs the sweeps and writes this page from "
+    "`tests/bench/curricula.json`; an interrupted pass continues where it stopped.",
+)
+
+
+def main() -> None:
+    """Measure where a store is named, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", action="store_true", help="measure the finished runs of INFUSER_STORE first")
+    if parser.parse_args().measure:
+        text = json.dumps(collect(settings.store_root()), separators=(",", ":")).replace('},{"world"', '},\n{"world"')
+        KEPT.write_text(text + "\n", encoding="utf-8")
+    PAGE.write_text(page(read_kept()), encoding="utf-8")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()
