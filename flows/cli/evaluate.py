@@ -17,7 +17,8 @@ Questions = Annotated[Path | None, typer.Option(help="For a file: the questions 
 HarnessBenchmark = Annotated[
     str,
     typer.Option(
-        help="For a file of another harness (lm-eval, lighteval, MMLU-Pro, LiveCodeBench, Inspect): its benchmark."
+        help="For a file of another harness (lm-eval, lighteval, math-evaluation-harness, MMLU-Pro, LiveCodeBench, "
+        "Inspect): its benchmark."
     ),
 ]
 Model = Annotated[

@@ -1,4 +1,4 @@
-"""Read answers of other harnesses: samples of lm-eval, details of lighteval, MMLU-Pro, LiveCodeBench, Inspect logs.
+"""Read answers of other harnesses: lm-eval, lighteval, math-evaluation-harness, MMLU-Pro, LiveCodeBench, Inspect.
 
 The columns of a row identify its format. If a row carries the data set's own row, the benchmark's reader turns that
 into a question; otherwise the question is looked up in the benchmark by its identifier.
@@ -20,9 +20,10 @@ from infuser_core.evaluation.benchmarks.parts.spec import MOST_WRONG, Benchmark,
 from infuser_core.prompts.reasoning import announce
 from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import BenchmarkResponse, Question
+from infuser_core.verifiers.parts.extract import last_box
 from infuser_core.verifiers.parts.grading import Grading, as_text
 
-TEXTS = ("resps", "model_outputs", "generated_text", "output_list", "responses", "response", "generations")
+TEXTS = ("resps", "model_outputs", "generated_text", "output_list", "responses", "response", "generations", "code")
 """Columns with a model's responses; the first that a row has counts."""
 FREE = ("math", "integer", "bbeh", "exact")
 """Verifiers of free-form answers."""
@@ -166,6 +167,8 @@ def _read_question(benchmark: Benchmark, row: Row, place: RowPlace) -> Question 
         return _inspect_question(benchmark, row)
     if "model_response" in row and isinstance(row.get("doc"), dict):
         return _lighteval_question(benchmark, row["doc"], place)
+    if "gt" in row and "code" in row:
+        return _harness_question(benchmark, row)
     doc = row["doc"] if isinstance(row.get("doc"), dict) else row
     if "output_list" in row or benchmark.read_row is None:
         load = find_benchmark(benchmark.name)
@@ -187,6 +190,12 @@ def _lighteval_question(benchmark: Benchmark, doc: Row, place: RowPlace) -> Ques
     targets = [options[gold] for gold in golds]
     key = fields.read_label(doc, "id") or str(place.number)
     return _make_question(benchmark, key, fields.raw_text(doc, "query"), targets, choices if lettered else [])
+
+
+def _harness_question(benchmark: Benchmark, row: Row) -> Question:
+    """A question of math-evaluation-harness: `gt` has lost units and words, which a box of the solution still has."""
+    answer = last_box(fields.read_label(row, "gt_cot")) or fields.raw_text(row, "gt")
+    return _make_question(benchmark, fields.raw_text(row, "idx"), fields.raw_text(row, "question"), [answer], [])
 
 
 def _inspect_question(benchmark: Benchmark, row: Row) -> Question:
@@ -223,5 +232,5 @@ def _make_question(benchmark: Benchmark, key: str, text: str, targets: list[str]
         choices=choices,
         answer=targets[0],
         verifier="choice" if choices else free,
-        grading=as_text(Grading(also_right=tuple(targets[1:]))),
+        grading=as_text(Grading(route=benchmark.name, also_right=tuple(targets[1:]))),
     )

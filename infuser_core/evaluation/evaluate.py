@@ -207,7 +207,7 @@ def grade(
     return verdicts
 
 
-VERSION = 6
+VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 _WORDS_OF_MATH = "or and mod sin cos tan cot sec csc log ln exp pi sqrt max min gcd lcm det arcsin arccos arctan"
 _MATH_WORDS = frozenset(_WORDS_OF_MATH.split())
 # The answer phrases of the authors' MATH-500 prompt, for a response without a box.
-_PHRASE = re.compile(r"(?:final answer is[ \t]*+:?|\banswer[ \t]*+:)[ \t]*+(\S[^\n]*)", re.IGNORECASE)
+_PHRASE = re.compile(r"(?:final answer is[ \t]*+:?|\banswer[ \t]*+:)[ \t]*+(?=\S)", re.IGNORECASE)
 
 
 _Pair = tuple[str, str, Rules, bool]
@@ -94,9 +94,10 @@ def _pair_of(job: Job, preset: str) -> _Pair | None:
     grading = grading_of(job.question)
     is_authors_math = preset == "official" and grading.route.startswith("math")
     box = last_box(job.response) if is_authors_math else boxed(job.response, preset=preset)
-    if is_authors_math and not box and (phrases := _PHRASE.findall(job.response)):
+    if is_authors_math and not box and len(parts := _PHRASE.split(job.response)) > 1:
         # The rest of the line after the last answer phrase.
-        box = phrases[-1].partition(". I hope")[0].strip().removesuffix(".").strip("$ ") or None
+        line = parts[-1].partition("\n")[0]
+        box = line.partition(". I hope")[0].strip().removesuffix(".").strip("$ ") or None
     if box is None:
         return None
     return box, job.question.answer, rules_of(job.question), preset == "official"

@@ -271,6 +271,7 @@ CAPTIONS = {
     "headline_keys": "Right keys on and off the target's topics, first and last three iterations",
     "selection": "Accuracy after ten equal steps on a quarter of the questions, by seed",
     "break_even": "Exact target accuracy, INFUSER minus fixed generators, 95% t intervals over seeds",
+    "dev_size": "Exact target accuracy, INFUSER minus a fixed generator, by the size of the dev set, 95% t intervals over seeds",
     "lds": "Rank correlation of random subsets' summed scores with the accuracy they reach, by seed",
 }
 MEASURED = {"selection": "| seed | before | influence |", "lds": "| seed | preconditioned cosine |"}
@@ -332,7 +333,12 @@ def main() -> None:
             json.dumps(kept, separators=(",", ":")).replace('},{"seed"', '},\n{"seed"') + "\n", encoding="utf-8"
         )
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    drawn = [*figures(kept), *map(bars, MEASURED), *worlds.break_even("break_even", CAPTIONS["break_even"])]
+    drawn = [
+        *figures(kept),
+        *map(bars, MEASURED),
+        *worlds.break_even("break_even", CAPTIONS["break_even"]),
+        *worlds.dev_sizes("dev_size", CAPTIONS["dev_size"]),
+    ]
     FIGURES.mkdir(exist_ok=True)
     for figure in drawn:
         (FIGURES / f"{figure.name}.svg").write_text(charts.svg(figure, themed=False), encoding="utf-8")

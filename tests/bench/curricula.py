@@ -74,7 +74,7 @@ class World:
 WORLDS = (
     World(title="The headline world", sweep="nano-curricula", prefix="", name="hard", topics=TARGET),
     World(
-        title="A dev set of two of six topics: the four that it lacks",
+        title="A dev set of two of six topics, measured on the four that it lacks",
         sweep="nano-curricula-worlds",
         prefix="narrow-",
         name="hard",
@@ -198,20 +198,16 @@ def verdicts(rows: Sequence[Row], rule: str) -> dict[str, list[str]]:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What influence is ahead of in every world, and what it is not ahead of somewhere, at equal compute."""
-    found = [verdicts(own, "compute") for own in by_world(rows).values()]
-    everywhere = [arm for arm in ARMS if found and all(arm in each["ahead"] or not _has(each, arm) for each in found)]
-    everywhere = [arm for arm in everywhere if arm != OURS]
-    rest = [arm for arm in ARMS if arm not in (OURS, *everywhere)]
-    ahead = ", ".join(f"`{arm}`" for arm in everywhere) or "no rival"
-    text = f"At equal compute, a generator that is paid for influence is ahead of {ahead} in every world tried here"
-    if rest:
-        text += f"; it is not ahead of {', '.join(f'`{arm}`' for arm in rest)} in at least one of them"
-    return f"{text}."
+    """At equal compute, the rivals that influence is ahead of, by world."""
+    sentences = []
+    for title, own in by_world(rows).items():
+        places = verdicts(own, "compute")
+        parts = [f"{WORDS[place]} {', '.join(f'`{arm}`' for arm in arms)}" for place, arms in places.items() if arms]
+        sentences.append(f"{title}: {'; '.join(parts)}.")
+    return f"A generator that is paid for influence, at equal compute. {' '.join(sentences)}"
 
 
-def _has(found: Mapping[str, Sequence[str]], arm: str) -> bool:
-    return any(arm in arms for arms in found.values())
+WORDS = {"ahead": "ahead of", "level": "not settled against", "behind": "behind"}
 
 
 def by_world(rows: Sequence[Row]) -> dict[str, list[Row]]:

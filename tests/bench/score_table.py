@@ -30,7 +30,7 @@ KEPT = HERE / "score_table.json"
 SWEEPS = ("nano-scores", "nano-scores-worlds")
 WORLDS = {
     "": "The headline world",
-    "narrow": "A dev set of two of six topics",
+    "narrow": "A dev set of two of six topics, measured on the two that it has",
     "composed": "A target of two steps",
 }
 """Titles by variant."""

@@ -34,6 +34,9 @@ KEYS = {"own": "the anchor's keys", "better": "half of the wrong keys corrected"
 SHARES = {"quarter": "four", "half": "two"}
 """Grid of fixed generators: their keys, and their documents on the target's domains."""
 
+EVEN_SIZE = 12
+"""Dev questions of the runs of nano-break-even."""
+
 BESIDE = {"nano-tail": "exact target accuracy"}
 """Measures that a sweep file names and no hypothesis of it uses."""
 
@@ -142,7 +145,7 @@ def kept() -> dict[str, list[Row]]:
 def collect(root: Path) -> None:
     """Measure what the store has of every world, and keep it."""
     known = kept()
-    sweeps = dict.fromkeys(contrast.sweep for contrast in CONTRASTS)
+    sweeps = dict.fromkeys([*(contrast.sweep for contrast in CONTRASTS), "nano-dev-pays"])
     found = {name: collected(root, FOLDER / f"{name}.yaml", known.get(name, []), measured) for name in sweeps}
     text = json.dumps(found, separators=(",", ":")).replace('{"seed"', '\n{"seed"')
     KEPT.write_text(text + "\n", encoding="utf-8")
@@ -170,6 +173,32 @@ def break_even(name: str, caption: str) -> list[charts.Figure]:
         series.append(charts.ChartSeries(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
     shares = [f"one document in {text}" for text in SHARES.values()]
     return [charts.groups(caption, shares, series, name=name, label="INFUSER minus fixed generator")]
+
+
+def dev_sizes(name: str, caption: str) -> list[charts.Figure]:
+    """INFUSER minus a fixed generator by the number of dev questions."""
+    runs, even = kept().get("nano-dev-pays", []), kept().get("nano-break-even", [])
+    sizes: dict[int, list[float]] = {}
+    for row in runs:
+        sizes.setdefault(int(row["arm"].rpartition("-")[2]), []).append(over(TARGET)(row))
+    if not sizes:
+        return []
+    sizes[EVEN_SIZE] = [over(TARGET)(row) for row in even if row["arm"] == "infuser"]
+    fixed = [over(TARGET)(row) for row in even if row["arm"] == "own-quarter"]
+    gaps = [paired(sizes[size], fixed) for size in sorted(sizes)]
+    low, high = ([gap.mean + sign * gap.half for gap in gaps] for sign in (-1, 1))
+    means = [gap.mean for gap in gaps]
+    line = charts.ChartSeries(label="the anchor's keys", x=sorted(sizes), y=means, low=low, high=high)
+    return [
+        charts.lines(
+            caption,
+            [line],
+            name=name,
+            label="INFUSER minus fixed generator",
+            xlabel="dev questions",
+            ticks=sorted(sizes),
+        )
+    ]
 
 
 def rows(paper: Callable[[str], str]) -> list[tuple[str, str, str, str, str]]:

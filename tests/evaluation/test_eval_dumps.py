@@ -64,6 +64,21 @@ def test_outputs_of_mmlu_pro_are_its_rows_with_a_text(tmp_path: Path, options: A
     assert said(tmp_path / "out.zip", "mmlu_pro") == expected
 
 
+def test_outputs_of_math_evaluation_harness_have_a_reference_and_answers(tmp_path: Path):
+    row = {
+        "idx": 0, "question": "1 + 1?", "gt_cot": "Add.", "gt": "2", "level": 1,
+        "code": [r"\boxed{2}", "Final Answer: The final answer is 3."], "pred": ["2", "3"], "score": [True, False],
+    }  # fmt: skip
+    path = lines(tmp_path / "out.jsonl", row, {**row, "idx": 1})
+    assert said(path, "math500") == [(key, "2", place, row["code"][place]) for key in "01" for place in range(2)]
+    questions, responses = read_dump(path, "math500")
+    jobs = [Job(response=each.response, question=questions[0]) for each in responses]
+    boxed, _ = read_dump(lines(path, {**row, "gt_cot": r"Add: \boxed{2\text{ m}}"}), "math500")
+    assert boxed[0].answer == r"2\text{ m}"
+    # The benchmark's own extractor reads the phrase under `official`, whichever harness saved the answer.
+    assert [found.extracted for found in check_all(jobs, preset="official")] == ["2", "3"] * 2
+
+
 def test_a_sample_of_inspect_that_failed_is_named_and_an_archive_may_be_packed_by_zstandard(tmp_path: Path):
     failed = {**SAMPLE, "id": 200, "output": {"model": "m", "choices": []}, "error": {"message": "no connection"}}
     rows = [{**SAMPLE, "id": number} for number in range(200)]

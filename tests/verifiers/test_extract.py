@@ -23,7 +23,7 @@ written = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
 def plain_boxes(response: str) -> list[str]:
-    """The rule without cleverness: for every box, its first balanced end; then those inside no other, and not empty."""
+    """The rule without cleverness: for every box, its first balanced end; then those inside no other, and visible."""
     spans = []
     for opening in re.finditer(r"\\boxed\s*\{", response):
         before = response[: opening.start()]
@@ -42,13 +42,34 @@ def plain_boxes(response: str) -> list[str]:
         if not depth:
             spans.append((opening.start() - backslashes, opening.end(), place - 1))
     outer = [span for span in spans if not any(o[1] <= span[0] and span[2] < o[2] for o in spans)]
-    contents = [response[start:end].strip() for _, start, end in outer]
-    return [content for content in contents if content]
+    contents = [response[start:end] for _, start, end in outer]
+    return [content.strip() for content in contents if is_visible(content)]
+
+
+def is_visible(content: str) -> bool:
+    """Whether there is more than braces and spaces, escaped or not."""
+    place = 0
+    while place < len(content):
+        step = 2 if content[place] == "\\" else 1
+        if not content[place : place + step][-1].isspace() and content[place] not in "{}":
+            return True
+        place += step
+    return False
 
 
 @given(written)
 def test_one_pass_with_a_stack_equals_the_plain_rule(response: str):
     assert extract.boxes(response) == plain_boxes(response)
+
+
+@pytest.mark.parametrize(
+    "blank", [r"\phantom{00}", r"\phantom{\frac{1}{2}}", r"\ ", r"~\quad", r"\hspace{1cm}", "{}", r"\,\hphantom{9} "]
+)
+def test_a_box_that_prints_nothing_is_no_answer(blank: str):
+    response = rf"For which number in \boxed{{{blank}}} is it true? For \boxed{{4}}. That was \boxed{{{blank}}}."
+    assert extract.boxes(response) == ["4"]
+    for visible in (rf"{blank}3", r"\{\}", r"\quadratic"):
+        assert extract.boxes(rf"\boxed{{{visible}}}") == [visible.strip()]
 
 
 @given(written, st.text(alphabet="a }{\\", max_size=8))
@@ -134,11 +155,16 @@ def test_the_last_phrase_that_names_a_letter_counts(response: str, letter: str |
         (r"It is \$5. Answer: \$6.", "6"), ("The answer is $5.", "5"), ("Answer: $5 dollars", r"\$5"),
         ("Answer: $ 5 $", "5"), (r"The answer is $\$5$.", r"5\text{ dollars}"),
         (r"The answer is $\{1,2\}$.", r"\{1,2\}"),
+        ("So 18 eggs. #### 18", "18"), ("#### $1,250\n\nQuestion: 3", "1250"), ("The answer is 4.\n#### 5.", "5"),
+        ("The answer is 4.\n#### 2. Check", "4"), ("The answer is 4.\n##### 7", "4"), ("#### Answer: 6", "6"),
     ],
 )  # fmt: skip
 def test_other_answers_are_the_formula_or_the_rest_of_the_sentence(response: str, answer: str):
     assert math.check(response, problem("math", answer), preset="phrase").verdict == Verdict.CORRECT
-    assert math.check("no " + response.split("nswer")[0], problem("math", "x"), preset="phrase").verdict != "correct"
+    assert (
+        math.check("no " + re.split("nswer|####", response)[0], problem("math", "x"), preset="phrase").verdict
+        != "correct"
+    )
 
 
 def test_other_presets_read_no_phrase():

@@ -11,7 +11,7 @@ from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majori
 from infuser_core.protocols import Sampler
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
 
-VERSION = 5
+VERSION = 6
 VOTER = "strong solver"
 """Name of the estimate."""
 

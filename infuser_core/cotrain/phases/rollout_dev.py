@@ -9,7 +9,7 @@ from infuser_core.evaluation.answering import AnswerSettings, Draw, answer_quest
 from infuser_core.protocols import Sampler
 from infuser_core.schemas import Question, Rollout
 
-VERSION = 7
+VERSION = 8
 
 
 def settings_of(config: RunConfig) -> AnswerSettings:

@@ -16,7 +16,7 @@ from infuser_core.protocols import Sampler
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 
-VERSION = 9
+VERSION = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ paper says so of multiple choice ("Training and Evaluation Protocol") and names 
 `strict-last`: the last closed one, so that a box cut off by the length limit does not hide it. `official`: the last one
 that opens, as in the authors' code; if it does not close there is no answer.
 
-An empty box is ignored: a model that repeats the `\boxed{}` of its prompt gives no answer. Under every preset but
-`official`, `batch.check_all` removes the reasoning before extraction.
+A box with nothing visible in it is ignored: a model that repeats the `\boxed{}` of its prompt, or a question's
+`\boxed{\phantom{00}}`, gives no answer. Under every preset but `official`, `batch.check_all` removes the reasoning
+before extraction.
 
 The last part of the module is for preset `official` only: it extracts and compares answers as the authors' evaluation
 does, defects included. The route in `Question.grading` selects a benchmark-specific extractor; other routes use the
@@ -32,6 +33,10 @@ _TOKEN = re.compile(
 _OPENING = re.compile(r"\\boxed\s*+\{")
 _BRACE = re.compile(r"[{}]")
 _ESCAPED_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+# Spaces, groups and phantoms, which print nothing.
+_BLANK = re.compile(
+    r"(?:\\[hv]?phantom\s*+\{(?:[^{}]|\{[^{}]*+\})*+\}|\\[hv]space\*?\s*+\{[^{}]*+\}|\\q?quad(?![A-Za-z])|\\[\s,;:!>]|[~\s{}])*+"
+)
 _WRAPPERS = (
     "text|textbf|textit|textrm|textsf|texttt|textnormal|textup|mbox|emph|underline|operatorname|boxed"
     "|mathrm|mathbf|mathit|mathsf|mathtt|boldsymbol|bm"
@@ -53,7 +58,7 @@ def boxed(response: str, *, preset: str) -> str | None:
 
 
 def boxes(response: str) -> list[str]:
-    """Contents of the closed, non-empty boxes in order; a box inside another closed box belongs to the outer one.
+    """Contents of the closed boxes that print something, in order; a box inside another closed one belongs to that.
 
     One pass with a stack: the time is linear, even with a million unclosed braces.
     """
@@ -80,8 +85,8 @@ def boxes(response: str) -> list[str]:
             spans.append(token.span("bare"))
         elif "boxed" in mark:
             stack.append(token.end())
-    contents = (response[start:end].strip() for start, end in spans)
-    return [content for content in contents if content]
+    contents = (response[start:end] for start, end in spans)
+    return [content.strip() for content in contents if not _BLANK.fullmatch(content)]
 
 
 def first_box(response: str) -> str | None:
@@ -141,7 +146,8 @@ def _closing_braces(content: str) -> dict[int, int]:
 # perhaps with bold marks and line breaks between. The last phrase with an answer counts. For a choice the answer is one
 # letter in brackets, or one capital letter before punctuation, a bold mark, the end of the line, or a reason: "the
 # answer is A natural number", "is closest" and "is 100 degrees F" have none. Any other answer is a formula in dollar
-# signs, or the rest of the sentence. An escaped dollar, or an unclosed one before a digit, is money.
+# signs, or the rest of the sentence. An escaped dollar, or an unclosed one before a digit, is money. The mark of GSM8K,
+# `####`, announces a number that ends its line; before anything else it is a heading of Markdown.
 _ANNOUNCED = (
     r"\banswer(?:\s++(?:choice|option))?(?:\s++(?:is|would\s++be|should\s++be)\b[ \t]*+:?+|[ \t*_]*+:)"
     r"[ \t*_]*+\n{0,2}+[ \t*_]*+"
@@ -154,7 +160,8 @@ _ANNOUNCED_LETTER = re.compile(
 )
 # A lookahead, as the sentence may contain the next phrase.
 _ANNOUNCED_TEXT = re.compile(
-    rf"{_ANNOUNCED}(?=\$\$?+(?P<formula>(?:\\[^\n]|[^$\\\n]){{1,512}})\$(?!\d)|\$?(?P<rest>[^\s$][^\n]{{0,512}}))",
+    rf"(?:{_ANNOUNCED}|(?<!#)####[ \t]*+(?=\$?[+-]?[\d.,]++%?[ \t]*+(?:\n|\Z)))"
+    rf"(?=\$\$?+(?P<formula>(?:\\[^\n]|[^$\\\n]){{1,512}})\$(?!\d)|\$?(?P<rest>[^\s$][^\n]{{0,512}}))",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"\.(?=\s|\Z)|\*\*")
