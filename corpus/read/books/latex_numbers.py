@@ -7,7 +7,7 @@ no number, or no place in the book, becomes a mark (`doubt.unresolved`).
 import functools
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from corpus.read.doubt import unresolved
 
@@ -55,25 +55,24 @@ class _Place:
     title: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
 class _Frame:
     """An open environment: its name, and the place of the text around it."""
 
-    name: str
-    outer: _Place
-    is_counted: bool
-    """Whether it, or each of its rows, has a number; false for those with a star."""
-    is_numbered: bool = True
-    """Whether the formula, or its current row, has a number."""
-    style: str = ""
-    """For a list the form of its numbers."""
-    count: int = 0
-    """Items of a list, or parts of a figure, so far."""
-    tag: str = ""
-    caption: int = -1
-    """Position of the text of a float's caption; -1 before it."""
-    labels: list[re.Match[str]] = field(default_factory=list)
-    """Labels of a float, or of a row of a formula."""
+    def __init__(self, name: str, outer: _Place, *, is_counted: bool) -> None:
+        self.name, self.outer = name, outer
+        self.is_counted = is_counted
+        """Whether it, or each of its rows, has a number; false for those with a star."""
+        self.is_numbered = True
+        """Whether the formula, or its current row, has a number."""
+        self.style = ""
+        """For a list the form of its numbers."""
+        self.count = 0
+        """Items of a list, or parts of a figure, so far."""
+        self.tag = ""
+        self.caption = -1
+        """Position of the text of a float's caption; -1 before it."""
+        self.labels: list[re.Match[str]] = []
+        """Labels of a float, or of a row of a formula."""
 
 
 def write_numbers(text: str, preamble: str) -> str:
@@ -171,7 +170,7 @@ class _Counting:
 
     def _open(self, token: re.Match[str]) -> None:
         name, options = token["environment"], token["options"] or ""
-        frame = _Frame(name=name, outer=self._place, is_counted=not token["plain"])
+        frame = _Frame(name, self._place, is_counted=not token["plain"])
         depth = sum(each.name == "enumerate" for each in self._frames)
         self._frames.append(frame)
         if name in self._floats:
