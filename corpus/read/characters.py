@@ -6,6 +6,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import pypdfium2.raw as raw
@@ -30,22 +31,8 @@ SAME_LINE = 0.3
 BEFORE = re.compile(r"[^\W\d_]|[,;:.)\u2019\u201d]")
 AFTER = re.compile(r"[^\W\d_]|[\u2018\u201c]")
 LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
-DROPPED = dict.fromkeys(
-    [
-        *range(9),
-        11,
-        12,
-        *range(14, 0x20),
-        0x7F,
-        *range(0x80, 0xA0),
-        0xAD,
-        0x200B,
-        *range(0xFE00, 0xFE10),
-        0xFEFF,
-        0xFFFE,
-        0xFFFF,
-    ]
-)
+_DROPPED = (range(9), range(11, 13), range(14, 0x20), range(0x7F, 0xA0), range(0xFE00, 0xFE10), range(0xFFFE, 0x10000))
+DROPPED = dict.fromkeys([*chain(*_DROPPED), 0xAD, 0x200B, 0xFEFF])
 
 
 def clean(text: str) -> str:

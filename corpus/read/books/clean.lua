@@ -2,10 +2,15 @@
 -- Each piece that is taken out is one JSON line on standard error: {"reason": ..., "text": ...}.
 
 local stringify = pandoc.utils.stringify
-local LICENCE_TITLES = {
-  license = true, licence = true, copyright = true, ["copyright notice"] = true, ["copyright page"] = true,
-  colophon = true, ["legal notice"] = true, ["license and attribution"] = true, ["terms of use"] = true,
-}
+
+local function set(words)
+  local names = {}
+  for name in words:gmatch("%s*([^,]+)") do names[name] = true end
+  return names
+end
+
+local LICENCE_TITLES = set("license, licence, copyright, copyright notice, copyright page, colophon, legal notice, "
+  .. "license and attribution, terms of use")
 local LICENCE_WORDS = { "licensed under", "creative commons", "permission is granted to copy", "all rights reserved" }
 local LICENCE_OBJECTS = {
   "this work", "this book", "this website", "this text", "this document", "this material", "textbook content",
@@ -13,15 +18,11 @@ local LICENCE_OBJECTS = {
 }
 local LICENCE_CHARS = 700
 local SECTION_CHARS = 3000
-local STEPS = {
-  top = true, up = true, next = true, prev = true, previous = true, home = true, contents = true, back = true,
-  to = true, index = true, page = true, the = true, ["of"] = true, table = true, start = true, begin = true,
-  edit = true, this = true, on = true, github = true, chapter = true, section = true, toc = true,
-}
-local CALLS = { top = true, up = true, next = true, prev = true, previous = true, home = true, back = true, edit = true, discussions = true, ["open in colab"] = true, ["download notebook"] = true }
-local ARROWS = { ["⇡"] = true, ["⇣"] = true, ["↑"] = true, ["←"] = true, ["→"] = true, ["«"] = true, ["»"] = true }
-local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true,
-  navigation = true, navheader = true, navfooter = true, ["page-footer"] = true, ["site-footer"] = true }
+local STEPS = set("top, up, next, prev, previous, home, contents, back, to, index, page, the, of, table, start, begin, "
+  .. "edit, this, on, github, chapter, section, toc")
+local CALLS = set("top, up, next, prev, previous, home, back, edit, discussions, open in colab, download notebook")
+local ARROWS = set("⇡, ⇣, ↑, ←, →, «, »")
+local ASIDE = set("nav, toc, footer, navbar, breadcrumb, navigation, navheader, navfooter, page-footer, site-footer")
 
 local function removed(reason, text)
   if text:match("%S") then
@@ -131,8 +132,7 @@ local function raised(mark)
   end
 end
 
-local FORMULAS = { equation = true, align = true, gather = true, multline = true, eqnarray = true, alignat = true,
-  flalign = true, displaymath = true, aligned = true, cases = true, split = true }
+local FORMULAS = set("equation, align, gather, multline, eqnarray, alignat, flalign, displaymath, aligned, cases, split")
 
 local function raw(element)
   if element.text == GARBLED then return element end
@@ -265,20 +265,21 @@ local function paragraphs(blocks)
   return made
 end
 
+local DIVISION = { pandoc.Space(), pandoc.Str("/"), pandoc.Space() }
+
 local function cell_inlines(cell)
-  local inlines = pandoc.utils.blocks_to_inlines(paragraphs(cell.contents), { pandoc.Space(), pandoc.Str("/"), pandoc.Space() })
+  local inlines = pandoc.utils.blocks_to_inlines(paragraphs(cell.contents), DIVISION)
   return pandoc.Inlines(inlines):walk({
-    LineBreak = function() return pandoc.Space() end,
+    LineBreak = pandoc.Space,
+    SoftBreak = pandoc.Space,
     Code = function(code)
-      if not code.text:match("\n") then return nil end
       local parts = pandoc.Inlines({})
       for line in code.text:gmatch("[^\n]+") do
-        if #parts > 0 then parts:extend({ pandoc.Space(), pandoc.Str("/"), pandoc.Space() }) end
+        if #parts > 0 then parts:extend(DIVISION) end
         parts:insert(pandoc.Code(line))
       end
       return parts
     end,
-    SoftBreak = function() return pandoc.Space() end,
     -- A bar would end the cell.
     Math = function(math)
       local text = math.text:gsub("\\|", "\\Vert "):gsub("|", "\\vert "):gsub("%s*\n%s*", " ")
@@ -347,16 +348,6 @@ local function definitions(list)
   return made
 end
 
-local ROMAN = { { 10, "x" }, { 9, "ix" }, { 5, "v" }, { 4, "iv" }, { 1, "i" } }
-
-local function roman(number)
-  local made = ""
-  for _, pair in ipairs(ROMAN) do
-    while number >= pair[1] do made, number = made .. pair[2], number - pair[1] end
-  end
-  return made
-end
-
 -- Items are named by their letters elsewhere, and plain Markdown has numbers alone.
 local function lettered(list)
   local style = list.style
@@ -364,7 +355,7 @@ local function lettered(list)
   local made = {}
   for place, item in ipairs(list.content) do
     local number = list.start + place - 1
-    local name = style:match("Roman") and roman(number) or string.char(97 + (number - 1) % 26)
+    local name = style:match("Roman") and pandoc.utils.to_roman_numeral(number):lower() or string.char(97 + (number - 1) % 26)
     if style:match("^Upper") then name = name:upper() end
     local ends = ({ TwoParens = ")", OneParen = ")" })[list.delimiter] or "."
     -- As text the sign behind the letter would be written with a backslash.
@@ -500,7 +491,8 @@ local function without_licence(document)
   local made, place = pandoc.Blocks({}), 1
   while place <= #document.blocks do
     local block, stop = document.blocks[place], place
-    if block.t == "Header" and LICENCE_TITLES[stringify(block):lower()] then
+    local is_title = block.t == "Header" and LICENCE_TITLES[stringify(block):lower()]
+    if is_title then
       while stop < #document.blocks do
         local next = document.blocks[stop + 1]
         if next.t == "Header" and next.level <= block.level then break end
@@ -509,8 +501,7 @@ local function without_licence(document)
     end
     local text = ""
     for each = place, stop do text = text .. stringify(document.blocks[each]) .. "\n" end
-    local empty = stop == place and block.t == "Header" and LICENCE_TITLES[stringify(block):lower()]
-    if empty or (stop > place and #text <= SECTION_CHARS and says(text:lower(), LICENCE_WORDS)) then
+    if is_title and stop == place or (stop > place and #text <= SECTION_CHARS and says(text:lower(), LICENCE_WORDS)) then
       removed("licence", text)
     else
       for each = place, stop do made:insert(document.blocks[each]) end
@@ -573,7 +564,7 @@ local function with_page_headings(document)
   return document
 end
 
-local NOTES = { footnote = true, endnote = true, rearnote = true }
+local NOTES = set("footnote, endnote, rearnote")
 
 -- Notes of an EPUB by the file and name to which links refer: pandoc reads only those of the file that has the link.
 local function without_notes(blocks, notes, file)

@@ -1,12 +1,12 @@
 """Description of a book's source format: its file names, its pandoc reader, and the order of a book's parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from re import Pattern
 from typing import Protocol
 
 
-class BookTree(Protocol):
+class BookTree(Hashable, Protocol):
     """Files of a folder or an archive, looked up by their relative paths."""
 
     def names(self) -> Sequence[str]:

@@ -6,7 +6,7 @@ no number, or no place in the book, becomes a mark (`doubt.unresolved`).
 
 import functools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from corpus.read.doubt import unresolved
@@ -77,8 +77,7 @@ class _Frame:
 
 def write_numbers(text: str, preamble: str) -> str:
     """Replace the references of a LaTeX document by numbers, and number what they refer to; see the module."""
-    text = _expand_own_references(text)
-    return _Counting(text, preamble).result()
+    return _Counting(_expand_own_references(text), preamble).result()
 
 
 def _expand_own_references(text: str) -> str:
@@ -136,15 +135,11 @@ class _Counting:
             is_used = bool(number) and any(each["label"].strip() in names for each in tokens)
             for index, each in enumerate(tokens):
                 self._edits.append((each.start(), each.end(), f"\\tag{{{number}}}" if is_used and not index else ""))
-        return "".join(self._edited())
-
-    def _edited(self) -> Iterator[str]:
-        position = 0
+        parts, position = [], 0
         for start, end, new in sorted(self._edits):
-            yield self._text[position:start]
-            yield new
+            parts += [self._text[position:start], new]
             position = end
-        yield self._text[position:]
+        return "".join([*parts, self._text[position:]])
 
     def _read(self, token: re.Match[str]) -> None:
         if token["level"]:
@@ -179,7 +174,7 @@ class _Counting:
         depth = sum(each.name == "enumerate" for each in self._frames)
         self._frames.append(frame)
         if name in self._floats:
-            counter = "table" if name == "longtable" else name
+            counter = FLOATS[name].lower()
             self._place = _Place(kind=FLOATS[name], number=self._number(counter, self._values.get(counter, 0) + 1))
         elif name in PARTS:
             outer = self._innermost(self._floats) or frame
@@ -248,7 +243,7 @@ class _Counting:
             figure = self._innermost(self._floats | PARTS)
             if figure and figure.name in self._floats and figure.caption < 0:
                 figure.caption = token.end() + 1
-                self._step("table" if figure.name == "longtable" else figure.name)
+                self._step(FLOATS[figure.name].lower())
 
     def _innermost(self, names: Collection[str]) -> _Frame | None:
         return next((each for each in reversed(self._frames) if each.name in names), None)
@@ -280,13 +275,10 @@ class _Counting:
         texts = []
         for name in _targets(reference):
             place = self._places.get(name, _Place())
-            number = place.number and (
-                f"({place.number})" if place.kind == "Equation" and command != "ref" else place.number
-            )
-            kinds = f"{place.kind}~{number}" if number else ""
-            text = {**dict.fromkeys(BY_KIND, kinds), **dict.fromkeys(BY_TITLE, place.title), "pageref": ""}.get(
-                command, number
-            )
+            is_in_brackets = place.number and place.kind == "Equation" and command != "ref"
+            number = f"({place.number})" if is_in_brackets else place.number
+            text = f"{place.kind}~{number}" if number and command in BY_KIND else number
+            text = {**dict.fromkeys(BY_TITLE, place.title), "pageref": ""}.get(command, text)
             # A section without a number is known by its title.
             title = f"``{place.title}''" if place.title and command != "pageref" else ""
             texts.append(text or title or unresolved(name))

@@ -100,16 +100,15 @@ def prepare_file(path: str, suffix: str) -> dict[str, Any]:
     """Prepare a book's file in the resource-limited process; returns its pieces and omissions as plain values."""
     tree: BookTree = Archive(Path(path)) if suffix == ZIP else Single(Path(path), f"book{suffix}")
     pieces, omissions = [], []
-    parts = _find_parts(tree)
-    notices = [part.name for part in parts if NOTICE.search(part.name)]
-    parts = [part for part in parts if part.name not in notices] or parts
+    listed = _find_parts(tree)
+    parts = [part for part in listed if not NOTICE.search(part.name)] or listed
     for part in parts:
         part_pieces, part_omissions = _prepare_part(tree, part)
         pieces += part_pieces
         omissions += part_omissions
     names = {part.name for part in parts}
     others = [name for name in tree.names() if name not in names and _may_be_part(name)]
-    others += notices
+    others += [part.name for part in listed if part.name not in names]
     included = _included_by(tree, parts) if others else set[str]()
     omissions += [Omission(reason="unused", text=name) for name in others if name not in included]
     if not pieces:

@@ -1,12 +1,12 @@
 """Conversion of MyST to plain Markdown: directives, roles and references become formulas, code and prose."""
 
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from corpus.read.books.citations import citation_text
 from corpus.read.books.references import ResolvedTree, Targets
 from corpus.read.doubt import unresolved
 
@@ -88,13 +88,7 @@ def resolve(text: str, targets: Targets) -> str:
     """Replace the references, citations and substitutions of a MyST file by what they print; number its formulas."""
 
     def printed(role: re.Match[str]) -> str:
-        name, words = role["name"], role["text"]
-        if role["ticks"] or name == "math":
-            return role[0]
-        if name.startswith("cite"):
-            keys = [key.strip() for key in words.split(",")]
-            return citation_text(targets.tree.works, keys, in_text=name.endswith(("t", "ts")))
-        plain = targets.title(words) if name == "eq" else targets.role(name, words)
+        plain = None if role["ticks"] or role["name"] == "math" else targets.role(role["name"], role["text"])
         return role[0] if plain is None else plain
 
     def title(reference: re.Match[str]) -> str:
@@ -136,27 +130,24 @@ def resolve(text: str, targets: Targets) -> str:
 
 def _substitutions(text: str, tree: ResolvedTree) -> tuple[dict[str, object], bool]:
     """Texts that a file and its book define for names in double braces, and whether the book has such names."""
+    front = re.match(r"(?s)---[ \t]*\n(.*?)^---", text, re.MULTILINE)
+    names = [name for name in tree.names() if posixpath.basename(name) in ("_config.yml", "myst.yml")]
+    book = [tree.settings, *(load_settings(tree.text(name)) for name in names)]
     values: dict[str, object] = {}
-    configured = tree.settings.get("myst_substitutions")
-    sources: list[Any] = [configured]
-    is_enabled = isinstance(configured, dict) or "substitution" in (tree.settings.get("myst_enable_extensions") or ())
-    for name in tree.names():
-        if name.rpartition("/")[2] in ("_config.yml", "myst.yml"):
-            settings = load_settings(tree.text(name))
-            settings = settings if isinstance(settings, dict) else {}
-            parse = settings.get("parse") or {}
-            is_enabled |= "substitution" in (parse.get("myst_enable_extensions") or ())
-            config = (settings.get("sphinx") or {}).get("config") or {}
-            sources += [parse.get("myst_substitutions"), config.get("myst_substitutions")]
-            sources.append((settings.get("project") or {}).get("substitutions"))
-    head = (
-        load_settings(metadata[1]) if (metadata := re.match(r"(?s)---[ \t]*\n(.*?)^---", text, re.MULTILINE)) else None
-    )
-    if isinstance(head, dict):
-        sources += [head.get("substitutions"), (head.get("myst") or {}).get("substitutions")]
-    for each in sources:
+    for each in _values_of([*book, load_settings(front[1]) if front else None], "myst_substitutions", "substitutions"):
         values |= each if isinstance(each, dict) else {}
+    extensions = list(_values_of(book, "myst_enable_extensions"))
+    is_enabled = "myst_substitutions" in tree.settings or any("substitution" in (each or ()) for each in extensions)
     return values, is_enabled
+
+
+def _values_of(settings: object, *names: str) -> Iterator[Any]:
+    """Yield the values of the settings with these names, at any depth."""
+    parts = settings if isinstance(settings, dict) else dict(enumerate(settings if isinstance(settings, list) else ()))
+    for name, value in parts.items():
+        if name in names:
+            yield value
+        yield from _values_of(value, *names)
 
 
 def load_settings(text: str) -> Any:
@@ -179,8 +170,7 @@ def plain_markdown(text: str) -> str:
     # Formulas by their labels, each as one line.
     formulas = {}
     for formula in FORMULA.finditer(text):
-        label = formula["label"] or next(iter(LABEL.findall(formula["options"] or "")), "")
-        formulas[label] = " ".join(REMARK.sub("", formula["dollars"] or formula["inner"]).split())
+        formulas[_label_of(formula)] = " ".join(REMARK.sub("", formula["dollars"] or formula["inner"]).split())
     text = "\n".join(_plain_lines(NAMED.sub("", TARGET.sub("", text)).split("\n"), formulas))
     return ROLE.sub(_role_text, text)
 

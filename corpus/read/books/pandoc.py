@@ -87,23 +87,10 @@ def to_markdown(content: bytes, reader: str, *, depth: int, seconds: float) -> t
     path = program()
     if not path:
         raise DocumentError(WITHOUT, hint="it reads the formats other than PDF and Markdown")
-    words = [
-        path,
-        "--verbose",
-        "--sandbox",
-        "--from",
-        reader,
-        "--to",
-        WRITER,
-        "--wrap",
-        "none",
-        "--lua-filter",
-        str(FILTER),
-        "--metadata",
-        f"reader={reader}",
-    ]
+    options = f"--verbose --sandbox --from {reader} --to {WRITER} --wrap none --metadata reader={reader}"
+    options = f"{options} --shift-heading-level-by {depth} --reference-location block +RTS {HEAP} -RTS"
     process = child.run(
-        [*words, "--shift-heading-level-by", str(depth), "--reference-location", "block", "+RTS", HEAP, "-RTS"],
+        [path, "--lua-filter", str(FILTER), *options.split()],
         wall_seconds=seconds,
         stdin=content,
         answer_bytes=ANSWER_BYTES,

@@ -3,11 +3,12 @@
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any
 
-from corpus.read.books.citations import cited_works
+from corpus.read.books.citations import citation_text, cited_works
 from corpus.read.books.format import BookTree
 from corpus.read.books.order import resolve_name
 from corpus.read.doubt import unresolved
@@ -40,10 +41,12 @@ class Targets:
 
     def role(self, name: str, text: str) -> str | None:
         """Text of a role of Sphinx as it is printed; None for a role that this module does not know."""
+        if name.startswith(("cite", "footcite")):
+            return citation_text(self.tree.works, text, in_text=name.endswith(("t", "ts")))
         split = TARGETED.fullmatch(text)
         words, target = (split["text"], split["target"]) if split else ("", text)
         kind = name.rpartition(":")[2].lower()
-        if kind in ("ref", "numref", "any") or name == "prf:ref":
+        if kind in ("ref", "numref", "any", "eq") or name == "prf:ref":
             words = re.sub(r"\s*(?:%s|\{number\}|\{name\})", "", words)
             return f"{words} “{self.title(target)}”" if kind == "numref" and words else words or self.title(target)
         if kind == "doc":
@@ -94,18 +97,11 @@ class ResolvedTree:
         """Values of the book's `conf.py` that are literals."""
         values: dict[str, Any] = {}
         for name in self._tree.names():
-            if posixpath.basename(name) != "conf.py":
-                continue
-            try:
-                statements = ast.parse(self._tree.text(name)).body
-            except (SyntaxError, ValueError, RecursionError):
-                continue
-            for each in statements:
-                if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-                    try:
-                        values.setdefault(each.targets[0].id, ast.literal_eval(each.value))
-                    except (ValueError, TypeError, RecursionError):
-                        continue
+            with suppress(SyntaxError, ValueError, RecursionError):
+                for each in ast.parse(self._tree.text(name)).body if posixpath.basename(name) == "conf.py" else ():
+                    if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+                        with suppress(ValueError, TypeError, RecursionError):
+                            values.setdefault(each.targets[0].id, ast.literal_eval(each.value))
         return values
 
     @cached_property
@@ -122,11 +118,6 @@ def _key(label: str) -> str:
     return " ".join(label.lower().split())
 
 
-@lru_cache(maxsize=4)
-def _resolved(tree: Hashable, suffixes: Sequence[str], learn: Learn, resolve: Resolve) -> ResolvedTree:
-    return ResolvedTree(cast(BookTree, tree), suffixes, learn, resolve)
-
-
 def resolving(suffixes: Sequence[str], learn: Learn, resolve: Resolve) -> Callable[[BookTree], BookTree]:
     """View of a format whose files have references: `learn` finds their targets, `resolve` replaces them."""
-    return lambda tree: _resolved(cast(Hashable, tree), tuple(suffixes), learn, resolve)
+    return lru_cache(maxsize=2)(lambda tree: ResolvedTree(tree, suffixes, learn, resolve))

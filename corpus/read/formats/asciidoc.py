@@ -70,15 +70,18 @@ def prepare(text: str) -> str:
     Removes lines whose conditions fail, and, outside listings, comments, index terms and the delimiters of sidebars.
     Attributes become their values, and a listing right below a line of text begins after an empty line.
     """
-    text = OPEN.sub(r"\1----\n\2----", "\n".join(_part_blocks(_lines_that_hold([*text.split("\n"), ""]))))
+    text = OPEN.sub(r"\1----\n\2----", "\n".join(_lines_that_hold([*text.split("\n"), ""])))
     return substitute_outside(BLOCK, _clean_text, text)
 
 
 def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines whose conditions hold, with the attributes set by lines above; expressions count as false."""
+    """Yield the lines whose conditions hold, with the attributes set by lines above; expressions count as false.
+
+    An empty line parts a line of text and a listing below it.
+    """
     stack: list[bool] = []
     attributes = dict(BUILT_IN)
-    block = ""
+    block = above = ""
 
     def value_of(use: re.Match[str]) -> str:
         return attributes.get(use[1], use[0])
@@ -104,20 +107,12 @@ def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
                 if not (attribute["off"] or line.startswith(f":{attribute['name']}!")):
                     attributes[attribute["name"]] = USE.sub(value_of, attribute["value"])
             elif edge := EDGE.match(line):
+                if not block and not ABOVE.match(above):
+                    yield ""
                 block = "" if block == edge[1] else block or edge[1]
-            yield line if block or attribute else USE.sub(value_of, line)
-
-
-def _part_blocks(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, with an empty line between a line of text and a listing."""
-    block = above = ""
-    for line in lines:
-        if edge := EDGE.match(line):
-            if not block and not ABOVE.match(above):
-                yield ""
-            block = "" if block == edge[1] else block or edge[1]
-        yield line
-        above = "" if edge else line
+            line = line if block or attribute else USE.sub(value_of, line)
+            yield line
+            above = "" if EDGE.match(line) else line
 
 
 def _clean_text(text: str) -> str:

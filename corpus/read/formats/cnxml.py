@@ -23,13 +23,7 @@ COUNTED = {"figure": "Figure", "table": "Table", "example": "Example", "equation
 NUMBER = "kind-and-number"
 """Attribute that stores an element's kind and number, such as `Figure 2`."""
 SIGNS = re.compile(r"[\s\u2212+=<>\u00b1\u00d7\u2264\u2265.,;:()]+")
-BOXES = {
-    "example": "Example",
-    "exercise": "Exercise",
-    "solution": "Solution",
-    "proof": "Proof",
-    "commentary": "Comment",
-}
+BOXES = {each: each.capitalize() for each in ("example", "exercise", "solution", "proof")} | {"commentary": "Comment"}
 """Boxes that begin with the name of their kind if they have no title."""
 LEFT_OUT = frozenset({"metadata", "label", "image", "colspec", "iframe", "footnote-ref"})
 EMPHASIS = {"bold": "strong", "italics": "em", "underline": "u", "smallcaps": "span", "normal": "span"}

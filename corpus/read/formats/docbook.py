@@ -3,9 +3,8 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import cast
 
 from corpus.read.books.format import BookTree, Format
 from corpus.read.books.order import order_by_inclusion
@@ -86,14 +85,7 @@ class _WholeTree:
         return {word.lower(): word for word, _ in reversed(words.most_common()) if word != word.lower()}
 
 
-@lru_cache(maxsize=2)
-def _expand_tree(tree: Hashable) -> BookTree:
-    return _WholeTree(cast(BookTree, tree))
-
-
-def view(tree: BookTree) -> BookTree:
-    """Return the tree with DocBook's entities expanded."""
-    return _expand_tree(cast(Hashable, tree))
+view = lru_cache(maxsize=2)(_WholeTree)
 
 
 FORMATS = (

@@ -1,9 +1,8 @@
 """LaTeX books: the main file with the files it inputs, cut into chapters that each get the preamble's definitions."""
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import cast
 
 from corpus.read.books.citations import citation_text, cited_works
 from corpus.read.books.format import BookTree, Format
@@ -104,7 +103,9 @@ def prepare(text: str) -> str:
     """Prepare a LaTeX file for pandoc: reduce its preamble to definitions; a file without a preamble is all body."""
     text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
     text = FLOAT.sub(r"\\\1\3{\2\4}", SPACED.sub(r"\1", RULE.sub("", text)))
-    text = DRAWING.sub(_picture, text)
+    text = DRAWING.sub(
+        lambda each: rf"\includegraphics{{{SIGNS.sub(' ', each['code'] or '').strip() or 'drawing'}}}", text
+    )
     text = DIAGRAM.sub(lambda diagram: diagram[0] if diagram["math"] else f"\\[{diagram['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
@@ -115,27 +116,20 @@ def prepare(text: str) -> str:
     return write_numbers("\n".join([definitions(preamble), BEGIN, body]), preamble)
 
 
-def _picture(drawing: re.Match[str]) -> str:
-    return rf"\includegraphics{{{SIGNS.sub(' ', drawing['code'] or '').strip() or 'drawing'}}}"
-
-
 def definitions(text: str) -> str:
     """Return the definitions of macros and theorems in a text, each followed by a line feed."""
     text = COMMENT.sub(r"\1", text)
     result = list(_find_definitions(text))
     names = {match[1] for each in result if (match := COMMAND.match(each))}
+    own = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
+    programs = dict.fromkeys(each[1] for each in own if each and not each[0].startswith(r"\renew"))
     # In a formula the name of a command that is a TeX program would stay, and say nothing.
     result += [
-        rf"\newcommand{{\{name}}}{{\mathrm{{{unresolved(name)}}}}}" for name in _programs(text) if name not in names
+        rf"\newcommand{{\{name}}}{{\mathrm{{{unresolved(name)}}}}}"
+        for name in programs
+        if name not in names and not STANDARD.fullmatch(name)
     ]
     return "".join(f"{definition}\n" for definition in result)
-
-
-def _programs(text: str) -> Iterator[str]:
-    """Yield the names of the book's own commands, defined at the beginnings of lines, without those of LaTeX."""
-    matches = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
-    names = (match[1] for match in matches if match and not match[0].startswith(r"\renew"))
-    yield from dict.fromkeys(name for name in names if not STANDARD.fullmatch(name))
 
 
 def _find_definitions(text: str) -> Iterator[str]:
@@ -208,12 +202,13 @@ class _ExpandedTree:
     def _citation_text(self, citation: re.Match[str]) -> str:
         if citation["skip"]:
             return citation[0]
-        keys = [key.strip() for key in citation["keys"].split(",") if key.strip()]
-        if "author" in citation["command"].lower():
-            return " and ".join(self._works.get(key, (unresolved(key), ""))[0] for key in keys)
+        command, keys = citation["command"].lower(), citation["keys"]
+        if "author" in command:
+            return " and ".join(
+                self._works.get(key, (unresolved(key), ""))[0] for key in map(str.strip, keys.split(","))
+            )
         note = ", ".join(each[1:-1] for each in NOTE.findall(citation["notes"]) if each != "[]")
-        in_text = citation["command"].lower() in IN_TEXT
-        return citation_text(self._works, keys, note=note, in_text=in_text)
+        return citation_text(self._works, keys, note=note, in_text=command in IN_TEXT)
 
     def _expand_heading(self, call: re.Match[str]) -> str:
         title, name = TITLE.findall(call["all"])[-1], call["name"]
@@ -239,14 +234,7 @@ def _call_pattern(names: Iterable[str], arguments: str) -> re.Pattern[str]:
     return re.compile(rf"\\(?P<name>{longest_first})\*?(?:\[(?P<folder>[^\[\]\n]*)\])?{arguments}")
 
 
-@lru_cache(maxsize=2)
-def _expand_tree(tree: Hashable) -> BookTree:
-    return _ExpandedTree(cast(BookTree, tree))
-
-
-def view(tree: BookTree) -> BookTree:
-    """Return the tree with the book's own commands for inclusions, headings and listings replaced by LaTeX's."""
-    return _expand_tree(cast(Hashable, tree))
+view = lru_cache(maxsize=2)(_ExpandedTree)
 
 
 FORMATS = (

@@ -40,20 +40,10 @@ WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
 """A paragraph that defines the text for a bookdown name (`(ref:name)`) used elsewhere."""
 NAME = re.compile(r"\(ref:([^)\s]+)\)")
 KINDS = {
-    "fig": "Figure",
-    "tbl": "Table",
-    "sec": "Section",
-    "eq": "Equation",
-    "lst": "Listing",
-    "thm": "Theorem",
-    "lem": "Lemma",
-    "cor": "Corollary",
-    "prp": "Proposition",
-    "def": "Definition",
-    "exm": "Example",
-    "exr": "Exercise",
+    "fig": "Figure", "tbl": "Table", "sec": "Section", "eq": "Equation", "lst": "Listing", "thm": "Theorem",
+    "lem": "Lemma", "cor": "Corollary", "prp": "Proposition", "def": "Definition", "exm": "Example", "exr": "Exercise",
     "alg": "Algorithm",
-}
+}  # fmt: skip
 """Words that Quarto prints before a number, by the label's prefix."""
 REFERENCE = re.compile(
     r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"

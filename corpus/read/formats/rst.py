@@ -4,11 +4,9 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from corpus.read.books.citations import citation_text
 from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
 from corpus.read.books.order import order_by_contents, resolve_name
 from corpus.read.books.references import Targets, resolving
-from corpus.read.doubt import unresolved
 
 SUFFIXES = (".rst", ".rest")
 INCLUDE = re.compile(r"(?m)^[ \t]*\.\. include:: *(?P<name>\S+)[ \t]*$")
@@ -34,23 +32,8 @@ SHELLS = frozenset({"bash", "sh", "shell", "console", "cmd", "powershell"})
 LANGUAGE = re.compile(r":language: *(\w+)")
 ROLE = re.compile(r"``.+?``|(?<![\w:]):(?P<name>[A-Za-z][\w:.+-]*):`(?P<text>(?:[^`\\]|\\.)+)`", re.DOTALL)
 """A role; code that may look like one is matched first."""
-NATIVE = frozenset(
-    [
-        "code",
-        "emphasis",
-        "literal",
-        "math",
-        "raw",
-        "strong",
-        "sub",
-        "subscript",
-        "sup",
-        "superscript",
-        "title",
-        "title-reference",
-        "t",
-    ]
-)
+_NATIVE = "code emphasis literal math raw strong sub subscript sup superscript t title title-reference"
+NATIVE = frozenset(_NATIVE.split())
 """Roles that pandoc knows."""
 HEAD = re.compile(
     r"(?m)^(?:[^\w\s]{3,}[ \t]*\n)?[ \t]*(?P<title>\S[^\n]*)\n(?P<under>[=~^\"'`#*+.:_<>-])(?P=under)+[ \t]*$"
@@ -168,11 +151,6 @@ def resolve(text: str, targets: Targets) -> str:
         if not name or name in NATIVE:
             return role[0]
         words = " ".join(words.split())
-        if name.startswith("cite") or name == "footcite":
-            keys = [key.strip() for key in words.split(",")]
-            return _escape(citation_text(targets.tree.works, keys, in_text=name.endswith(("t", "ts"))))
-        if name.endswith("eq"):
-            return _escape(unresolved(words))
         if (plain := targets.role(name, words)) is not None:
             return _escape(plain)
         code = words.rpartition(".")[2] if words.startswith("~") else words.lstrip("!")
