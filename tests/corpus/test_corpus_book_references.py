@@ -4,6 +4,7 @@ import pytest
 from book_tools import convert, written
 from corpus_epub import pack_epub
 
+from corpus.read.books.latex_numbers import write_numbers
 from corpus.read.books.library import find_books
 from corpus.read.books.tree import Folder, pack_files
 
@@ -139,3 +140,28 @@ def test_numbers_of_paragraphs_are_no_text_and_numbered_lines_are_headings(tmp_p
 def test_the_lines_of_code_in_a_cell_stay_in_its_row(tmp_path):
     text = "<table><tr><th>a</th><th>b</th></tr><tr><td><pre>x = 1\ny = 2</pre></td><td>sum</td></tr></table>"
     assert "| `x = 1` / `y = 2` | sum |" in convert(written(tmp_path, "book.html", text)).markdown
+
+
+def test_definitions_count_where_they_are_used_and_environments_of_the_book_by_their_counter() -> None:
+    preamble = r"""
+\newenvironment{task}[1]{\refstepcounter{equation}\textbf{Task \theequation} #1}{}
+\newenvironment{loud}[1]{\bf}{}
+\newenvironment{quiz}{\refstepcounter{quiz}}{}
+"""
+    body = r"""
+\newenvironment{opening}[1]{
+\begin{frame}[%
+ a=b]
+\chapter{#1}
+}{\end{frame}}
+\newcommand\pic[2]{\begin{figure}\includegraphics{#1}\caption{#2}\end{figure}}
+\chapter*{Preface}
+\chapter{One}\label{one}
+\begin{figure}\caption{A tree}\label{tree}\end{figure}
+\begin{task}{Add. \label{add}}\end{task}
+\begin{loud}{b}\label{loud}\end{loud}
+\begin{equation}a\label{sum}\end{equation}
+\begin{quiz}\label{quiz}\end{quiz}
+See \ref{one}, \ref{tree}, \ref{add}, \ref{loud}, \eqref{sum}, \ref{quiz}.
+"""
+    assert write_numbers(body, preamble).splitlines()[-1] == "See 1, 1.1, 1.1, 1, (1.2), [?quiz]."

@@ -19,8 +19,13 @@ VERBATIM = (
 BRACED = functools.reduce(lambda inner, _: rf"\{{(?:[^{{}}]|{inner})*\}}", range(4), r"\{[^{}]*\}")
 """An argument with braces inside, to a depth of five."""
 OPTION = r"\[(?:[^\[\]{}]|\[[^\[\]]*\]|" + BRACED + r")*\]"
+DEFINED = (
+    rf"\\(?:(?:re)?newcommand|providecommand)\*?\s*\{{?\\[A-Za-z]+\}}?\s*(?:\[[^\[\]]*\]\s*){{0,2}}{BRACED}"
+    rf"|\\(?:re)?newenvironment\*?\s*\{{[^{{}}]*\}}\s*(?:\[[^\[\]]*\]\s*){{0,2}}{BRACED}\s*{BRACED}"
+)
+"""Definitions, which count where they are used."""
 TOKEN = re.compile(
-    rf"(?P<skip>{VERBATIM})|(?P<row>\\\\)"
+    rf"(?P<skip>{VERBATIM}|{DEFINED})|(?P<row>\\\\)"
     rf"|\\(?P<level>part|chapter|(?:sub)*section)(?P<star>\*?)\s*(?:{OPTION}\s*)?(?P<title>{BRACED})"
     rf"|\\(?P<edge>begin|end)\{{(?P<environment>[A-Za-z]+)(?P<plain>\*?)\}}(?P<options>\s*{OPTION})?"
     r"|\\(?P<command>appendix|frontmatter|mainmatter|nonumber|notag|item(?![ \t]*\[)"
@@ -32,6 +37,10 @@ THEOREM = re.compile(
     rf"\\newtheorem(?P<star>\*?)\s*\{{(?P<name>[A-Za-z]+)\}}\s*(?:\[(?P<shared>\w+)\])?\s*(?P<title>{BRACED})"
     r"\s*(?:\[(?P<within>\w+)\])?"
 )
+ENVIRONMENT = re.compile(
+    rf"\\(?:re)?newenvironment\*?\s*\{{(?P<name>\w+)\}}\s*(?:\[[^\[\]]*\]\s*){{0,2}}(?P<beginning>{BRACED})"
+)
+STEP = re.compile(r"\\refstepcounter\{(\w+)\}")
 WITHIN = re.compile(r"\\(?:numberwithin|counterwithin\*?)\s*\{(?P<counter>\w+)\}\s*\{(?P<within>\w+)\}")
 COMMAND = re.compile(rf"\\(?:re)?newcommand\*?\s*\{{?\\(?P<name>[A-Za-z]+)\}}?\s*\[1\]\s*(?P<body>{BRACED})")
 LEVELS = ("chapter", "section", "subsection", "subsubsection")
@@ -110,6 +119,9 @@ class _Counting:
                 self._statements[each["name"]] = (counter, each["title"][1:-1])
                 if not each["shared"]:
                     self._within[counter] = each["within"] or ""
+        own = ENVIRONMENT.finditer(f"{preamble}\n{text}")
+        self._stepped = {each["name"]: step[1] for each in own if (step := STEP.search(each["beginning"]))}
+        """Counter of each environment of the book that has a number."""
         self._floats = FLOATS.keys() - self._statements
         self._within |= {each["counter"]: each["within"] for each in WITHIN.finditer(preamble)}
         self._is_appendix = self._is_front = False
@@ -182,6 +194,10 @@ class _Counting:
             self._place = _Place(kind=self._place.kind, number=f"{self._place.number}{_letters(outer.count)}")
         elif name == "enumerate":
             frame.style = _list_style(options, depth)
+        elif name in self._stepped:
+            # What a counter of the book prints is not known: a reference to it becomes a mark.
+            counter = self._stepped[name]
+            self._place = _Place(number=self._step(counter) if counter in self._within else "")
         elif name in self._statements and frame.is_counted:
             counter, kind = self._statements[name]
             title = options.strip()[1:-1]
