@@ -6,6 +6,8 @@ import pytest
 from book_tools import convert, written
 from corpus_epub import pack_epub
 
+from corpus.find.named_sources import gather_sources
+from corpus.find.web_config import WebConfig
 from corpus.read.books.library import find_books
 from corpus.read.books.tree import Folder, pack_files
 from corpus.read.doubt import find_doubt, unresolved
@@ -316,6 +318,21 @@ def test_entities_of_docbook_are_texts_and_its_parts_are_one_book(tmp_path):
         "# One", "The Sky Chart & more—of \\[?nobody\\].", "# Sand", "The Sky Chart of sand.", "``` text",
         "if (a < b && c) run();", "```", "# Silt", "Fine.",
     ]  # fmt: skip
+
+
+def test_a_folder_of_xml_is_a_docbook_book_or_a_row_with_the_reason(tmp_path):
+    book = {
+        "main.xml": '<!DOCTYPE book [<!ENTITY sand SYSTEM "sand.xml">]><book><title>Earth</title>&sand;</book>',
+        "sand.xml": "<chapter><title>Sand</title><para>Dry.</para></chapter>",
+        "index.html": "<p>Read main.xml.</p>",
+    }
+    for name, text in book.items():
+        written(tmp_path / "book", name, text)
+    (item,) = gather_sources([str(tmp_path / "book")], tmp_path / "out", tmp_path / "files", WebConfig())
+    assert convert(item.path).markdown == "# Sand\n\nDry.\n"
+    written(tmp_path / "tool", "build.xml", "<project><target/></project>")
+    (item,) = gather_sources([str(tmp_path / "tool")], tmp_path / "out", tmp_path / "files", WebConfig())
+    assert "the root element project is not DocBook's" in convert(item.path).reason
 
 
 def test_an_entity_that_contains_itself_ends(tmp_path):

@@ -12,8 +12,8 @@ from corpus.read.books.tree import MAX_FILE_BYTES
 from corpus.read.doubt import unresolved
 from infuser_core.errors import DocumentError
 
-SUFFIXES = (".docbook", ".dbk")
-XML = (*SUFFIXES, ".xml", ".ent", ".mod", ".dtd")
+SUFFIXES = (".docbook", ".dbk", ".xml")
+XML = (*SUFFIXES, ".ent", ".mod", ".dtd")
 """Files of a DocBook book that may define entities."""
 XINCLUDE = re.compile(
     r"""<(?:\w+:)?include\b[^>]*?\bhref=["'](?P<name>[^"']*)["'][^>]*?(?:/>|>.*?</(?:\w+:)?include\s*>)""", re.DOTALL
@@ -26,6 +26,12 @@ HEAD = re.compile(r"<\?xml\b[^>]*\?>|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOT
 REFERENCE = re.compile(r"&(?P<name>[A-Za-z_][\w.-]*);")
 INDEX = re.compile(r"(?s)<indexterm\b[^>]*(?:/>|>.*?</indexterm\s*>)")
 """A term of the index, which prints nothing; between paragraphs pandoc takes it for text."""
+ROOT = re.compile(r"(?s)(?:\s|<\?.*?\?>)*<(?P<name>[\w:.-]+)")
+ELEMENT = re.compile(
+    r"(?:\w+:)?(?:set|book|part|article|preface|chapter|appendix|sect(?:ion|[1-5])|simplesect|topic|reference|refentry"
+    r"|bibliography|glossary|index|dedication|acknowledgements|colophon|qandaset|revhistory|\w*info)"
+)
+"""Names of the elements of DocBook that a file may have as its root."""
 WORD, TAG = re.compile(r"[A-Za-z][\w-]*"), re.compile(r"(?s)<!--.*?-->|<[^<>]*>")
 MAX_ENTITY_DEPTH = 8
 """Largest depth of entities within entities; stops those that contain themselves."""
@@ -88,12 +94,21 @@ class _WholeTree:
 view = lru_cache(maxsize=2)(_WholeTree)
 
 
+def prepare(text: str) -> str:
+    """The text, which begins with an element of DocBook; raises ValueError for any other XML."""
+    root = ROOT.match(text)
+    if root and not ELEMENT.fullmatch(root["name"]):
+        raise ValueError(f"the root element {root['name']} is not DocBook's")
+    return text
+
+
 FORMATS = (
     Format(
         suffixes=SUFFIXES,
         reader="docbook",
         include=XINCLUDE,
         view=view,
+        prepare=prepare,
         layouts=lambda tree: order_by_inclusion(view(tree), SUFFIXES, XINCLUDE),
     ),
 )
