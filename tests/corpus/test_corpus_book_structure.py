@@ -330,9 +330,19 @@ def test_a_folder_of_xml_is_a_docbook_book_or_a_row_with_the_reason(tmp_path):
         written(tmp_path / "book", name, text)
     (item,) = gather_sources([str(tmp_path / "book")], tmp_path / "out", tmp_path / "files", WebConfig())
     assert convert(item.path).markdown == "# Sand\n\nDry.\n"
-    written(tmp_path / "tool", "build.xml", "<project><target/></project>")
+    written(tmp_path / "tool", "build.xml", "<!-- ant --><project><target/></project>")
     (item,) = gather_sources([str(tmp_path / "tool")], tmp_path / "out", tmp_path / "files", WebConfig())
     assert "the root element project is not DocBook's" in convert(item.path).reason
+
+
+def test_comments_and_unparsed_text_of_docbook_have_no_entities(tmp_path):
+    text = (
+        '<!DOCTYPE article [<!ENTITY a "Clay"><!-- <!ENTITY b "Silt"> --><!ENTITY b "Sand">]><article>'
+        "<para>So &b;.</para><!-- &a; <!ENTITY c --><screen><![CDATA[<!-- x &a; -->]]></screen></article>"
+    )
+    assert convert(written(tmp_path, "book.docbook", text)).markdown.split("\n") == [
+        "So Sand.", "", "``` text", "<!-- x &a; -->", "```", "",
+    ]  # fmt: skip
 
 
 def test_an_entity_that_contains_itself_ends(tmp_path):

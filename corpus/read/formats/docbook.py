@@ -32,7 +32,9 @@ ELEMENT = re.compile(
     r"|bibliography|glossary|index|dedication|acknowledgements|colophon|qandaset|revhistory|\w*info)"
 )
 """Names of the elements of DocBook that a file may have as its root."""
-WORD, TAG = re.compile(r"[A-Za-z][\w-]*"), re.compile(r"(?s)<!--.*?-->|<[^<>]*>")
+UNPARSED = re.compile(r"(?s)<!\[CDATA\[(?P<text>.*?)\]\]>|<!--.*?-->")
+"""Text without markup, or a comment: neither has entities or inclusions."""
+WORD, TAG = re.compile(r"[A-Za-z][\w-]*"), re.compile(r"<[^<>]*>")
 MAX_ENTITY_DEPTH = 8
 """Largest depth of entities within entities; stops those that contain themselves."""
 
@@ -44,7 +46,7 @@ class _WholeTree:
         self._tree = tree
         self._entities: dict[str, str] = {}
         for name in tree.names():
-            for match in ENTITY.finditer(tree.text(name)) if name.lower().endswith(XML) else ():
+            for match in ENTITY.finditer(self._source(name)) if name.lower().endswith(XML) else ():
                 text = match["text"] if match["text"] is not None else match["other"]
                 self._entities.setdefault(match["name"], f'<xi:include href="{text}"/>' if match["outer"] else text)
 
@@ -57,7 +59,7 @@ class _WholeTree:
 
         Raises DocumentError for entities that expand to more than a file may have.
         """
-        text = self._tree.text(name)
+        text = self._source(name)
         if not text.lstrip().startswith("<"):
             return html.escape(text, quote=False)
         text = HEAD.sub("", text)
@@ -70,6 +72,12 @@ class _WholeTree:
                 )
             text = REFERENCE.sub(lambda reference: self._entities.get(reference["name"], reference[0]), text)
         return INDEX.sub("", REFERENCE.sub(self._entity_text, text))
+
+    def _source(self, name: str) -> str:
+        """A file's text; if it is XML, without comments, and with its unparsed text escaped."""
+        text = self._tree.text(name)
+        is_xml = text.lstrip().startswith("<") or name.lower().endswith(XML)
+        return UNPARSED.sub(lambda part: html.escape(part["text"] or "", quote=False), text) if is_xml else text
 
     def _entity_text(self, reference: re.Match[str]) -> str:
         """The character that HTML names like an entity; for another one its name as the book writes it, or a mark.
@@ -87,7 +95,7 @@ class _WholeTree:
         words = Counter[str]()
         for name in self._tree.names():
             if name.lower().endswith(SUFFIXES):
-                words.update(WORD.findall(REFERENCE.sub("", TAG.sub(" ", self._tree.text(name)))))
+                words.update(WORD.findall(REFERENCE.sub("", TAG.sub(" ", self._source(name)))))
         return {word.lower(): word for word, _ in reversed(words.most_common()) if word != word.lower()}
 
 
