@@ -3,11 +3,12 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 
 from corpus.read.books.format import BookTree, Format
 from corpus.read.books.order import order_by_inclusion
+from corpus.read.books.references import ResolvedTree, Targets
 from corpus.read.books.tree import MAX_FILE_BYTES
 from corpus.read.doubt import unresolved
 from infuser_core.errors import DocumentError
@@ -34,6 +35,14 @@ ELEMENT = re.compile(
 """Names of the elements of DocBook that a file may have as its root."""
 UNPARSED = re.compile(r"(?s)<!\[CDATA\[(?P<text>.*?)\]\]>|<!--.*?-->")
 """Text without markup, or a comment: neither has entities or inclusions."""
+XREF = re.compile(r"""<xref\b(?![^>]*\bendterm=)[^>]*?\blinkend=["'](?P<id>[^"']+)["'][^>]*?(?:/>|>\s*</xref\s*>)""")
+"""A reference without text; pandoc knows the titles of few of the elements to which it may refer."""
+TARGET = re.compile(
+    r"""(?s)<\w+\b(?=[^>]*?\bid=["'](?P<id>[^"']+)["'])(?=(?:[^>]*?\bxreflabel=["'](?P<label>[^"']*)["'])?)[^>]*>\s*"""
+    r"""(?:(?:<(?P<head>\w*info|func\w+)\b(?:(?!</(?P=head)).)*?)?"""
+    r"""<(?P<kind>title|term|glossterm|command|function)\b[^>]*>(?P<title>.*?)</(?P=kind)\s*>)?"""
+)
+"""An element with an identifier, and its label or title."""
 WORD, TAG = re.compile(r"[A-Za-z][\w-]*"), re.compile(r"<[^<>]*>")
 MAX_ENTITY_DEPTH = 8
 """Largest depth of entities within entities; stops those that contain themselves."""
@@ -99,7 +108,22 @@ class _WholeTree:
         return {word.lower(): word for word, _ in reversed(words.most_common()) if word != word.lower()}
 
 
-view = lru_cache(maxsize=2)(_WholeTree)
+def find_titles(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the identifiers of a text's elements, each with the element's label or title as it is written."""
+    for element in TARGET.finditer(text):
+        if title := element["label"] or element["title"]:
+            yield element["id"], title.strip()
+
+
+def resolve(text: str, targets: Targets) -> str:
+    """Replace the references without text by the titles of their targets."""
+    return XREF.sub(lambda reference: targets.title(reference["id"]), text)
+
+
+@lru_cache(maxsize=2)
+def view(tree: BookTree) -> BookTree:
+    """View of a tree in which entities and references are texts."""
+    return ResolvedTree(_WholeTree(tree), SUFFIXES, find_titles, resolve)
 
 
 def prepare(text: str) -> str:
