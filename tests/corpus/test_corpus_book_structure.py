@@ -335,6 +335,12 @@ def test_a_folder_of_xml_is_a_docbook_book_or_a_row_with_the_reason(tmp_path):
     assert "the root element project is not DocBook's" in convert(item.path).reason
 
 
+@pytest.mark.parametrize(("name", "word"), [("awk.texi", ".texi"), ("a.xyz", ".xyz"), ("a", "a file without a suffix")])
+def test_a_file_of_an_unknown_format_is_refused_with_its_suffix_and_those_that_are_read(tmp_path, name, word):
+    (item,) = gather_sources([str(written(tmp_path, name, "Awk."))], tmp_path, tmp_path, WebConfig())
+    assert item.source.reason.startswith(f"format: {word} is not read; taken are PDF, Markdown")
+
+
 def test_comments_and_unparsed_text_of_docbook_have_no_entities(tmp_path):
     text = (
         '<!DOCTYPE article [<!ENTITY a "Clay"><!-- <!ENTITY b "Silt"> --><!ENTITY b "Sand">]><article>'
