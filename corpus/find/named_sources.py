@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 BY_USER = "given by the user"
 OTHERS = (
-    ".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar", ".fb2",
-    ".texi", ".texinfo", ".txi",
+    ".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar",
+    ".fb2", ".texi", ".texinfo", ".txi",
 )  # fmt: skip
 """Suffixes of book formats that no converter reads: such files in a folder are rejected with that reason."""
-FORMATS = "PDF, Markdown, text, EPUB, HTML, DOCX, ODT, LaTeX, AsciiDoc, reStructuredText, DocBook, notebooks, Quarto, CNXML, ZIP"
+FORMATS = "PDF, Markdown, text, EPUB, HTML, DOCX, ODT, LaTeX, AsciiDoc, rST, DocBook, notebooks, Quarto, CNXML, ZIP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
