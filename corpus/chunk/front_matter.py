@@ -32,6 +32,7 @@ BACK = re.compile(
     r"|further reading|glossary(?: of .*)?"
     r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|information|this .*)"
     r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
+    r"|legal (?:sections?|notices?|information)"
     r"|about the authors?|authors|credits|endnotes|colophon|(?:old(?:er)? )?news|release notes.*|change ?logs?"
     r"|readme\b.*|contributing(?: to .*)?|code of conduct"
     r"|licen[cs](?:es?|ing)|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",

@@ -341,6 +341,14 @@ def test_a_file_of_an_unknown_format_is_refused_with_its_suffix_and_those_that_a
     assert item.source.reason.startswith(f"format: {word} is not read; taken are PDF, Markdown")
 
 
+def test_licences_in_a_folder_are_no_books(tmp_path):
+    for name in ("LICENSES/Apache-2.0.txt", "LICENSE.md", "licences.md/sand.md", "sand.md"):
+        written(tmp_path / "book", name, f"# Sand\n\n{name}\n")
+    items = gather_sources([str(tmp_path / "book")], tmp_path / "out", tmp_path / "files", WebConfig())
+    reasons = {item.source.filename: item.source.reason.partition(":")[0] for item in items}
+    assert reasons == {"Apache-2.0.txt": "notice", "LICENSE.md": "notice", "sand.md": ""}
+
+
 def test_comments_and_unparsed_text_of_docbook_have_no_entities(tmp_path):
     text = (
         '<!DOCTYPE article [<!ENTITY a "Clay"><!-- <!ENTITY b "Silt"> --><!ENTITY b "Sand">]><article>'

@@ -166,7 +166,13 @@ def test_a_book_without_headings_is_not_asked_about():
 
 @pytest.mark.parametrize(
     "title",
-    ["Literature list", "Engraving bibliography", "GNU Free Documentation License", "GNU MPFR Copying Conditions"],
+    [
+        "Literature list",
+        "Engraving bibliography",
+        "GNU Free Documentation License",
+        "GNU MPFR Copying Conditions",
+        "Legal Section",
+    ],
 )
 def test_lists_of_sources_and_licences_of_a_book_go(title: str):
     text = f"# 1 Wugs\n\n{BODY}\n\n# 2 {title}\n\nold\n\n# 3 Copying files\n\n{BODY}\n\n# 4 Licence plates\n\n{BODY}\n"
