@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpus.chunk.chunk import Discard, Excluded, Section, split_sections
+from corpus.chunk.form import form_of
 from corpus.model_reply import ModelCall, ReplyProblem, ask_model
 from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel
@@ -31,6 +32,7 @@ BACK = re.compile(
     r"|further reading|glossary(?: of .*)?"
     r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|information|this .*)"
     r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
+    r"|legal (?:sections?|notices?|information)"
     r"|about the authors?|authors|credits|endnotes|colophon|(?:old(?:er)? )?news|release notes.*|change ?logs?"
     r"|readme\b.*|contributing(?: to .*)?|code of conduct"
     r"|licen[cs](?:es?|ing)|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",
@@ -105,7 +107,7 @@ def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
         if part.start < bounds.first and TEACHES.fullmatch(title):
             introduction_end = subtree_end(parts, place)
             continue
-        by_title = _reason_of_title(title, part, depth)
+        by_title = _reason_of_title(title, parts, place, depth, page.markdown)
         if part.start >= bounds.end:
             reason: Discard | None = Discard.BACK_MATTER
         elif part.start < bounds.first or not part.path:
@@ -122,13 +124,21 @@ def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
     return spans
 
 
-def _reason_of_title(title: str, part: Section, depth: int) -> Discard | None:
-    """Front or back matter according to a section's title: lists of sources anywhere, others only at chapter level.
+def _reason_of_title(title: str, parts: Sequence[Section], place: int, depth: int, text: str) -> Discard | None:
+    """Front or back matter according to a section's title: lists of sources end a chapter, others are one.
 
-    None for all other titles. A section 2.7 called "Figures" or "Index" teaches something.
+    None for all other titles. A section 2.7 called "Figures" or "Index" teaches something, and so do "References" with
+    code or formulas, or before other sections of the chapter.
     """
+    part = parts[place]
     if SOURCES.fullmatch(title):
-        return Discard.BACK_MATTER
+        end = subtree_end(parts, place)
+        is_list = title.lower().startswith(("answer", "solution")) or not form_of(text[part.start : end]).displays
+        is_last = level_of(part) <= depth or all(
+            level_of(each) < level_of(part) or BACK.fullmatch(bare_title(each.path[-1]))
+            for each in [each for each in parts if each.start >= end][:1]
+        )
+        return Discard.BACK_MATTER if is_list and is_last else None
     if not part.path or level_of(part) > depth:
         return None
     if FRONT.fullmatch(title):

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from corpus.find import identifiers
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read.books.format import BookLayout
-from corpus.read.books.library import ZIP, find_books, is_in_book, suffix_of
+from corpus.read.books.library import NOTICE, ZIP, find_books, is_in_book, suffix_of
 from corpus.read.books.tree import Folder, file_fault, is_text_file, pack_files
-from corpus.read.file_kinds import PDF, SUFFIXES, file_of
+from corpus.read.file_kinds import PDF, SUFFIXES, file_of, pdf_fault
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import Source
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from corpus.find.web_config import WebConfig
 
 BY_USER = "given by the user"
-OTHERS = (".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar")
+OTHERS = (
+    ".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar",
+    ".fb2", ".texi", ".texinfo", ".txi",
+)  # fmt: skip
 """Suffixes of book formats that no converter reads: such files in a folder are rejected with that reason."""
-FORMATS = "PDF, Markdown, text, EPUB, HTML, DOCX, ODT, LaTeX, AsciiDoc, reStructuredText, notebooks, Quarto, CNXML, ZIP"
+FORMATS = "PDF, Markdown, text, EPUB, HTML, DOCX, ODT, LaTeX, AsciiDoc, rST, DocBook, notebooks, Quarto, CNXML, ZIP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,9 @@ def _items_of_folder(path: Path, out: Path, packed: Path) -> list[SourceItem]:
         return [_reject(path, error.message)]
     items = [_pack_book(path, one, [name for name in names if is_in_book(name, one)], packed) for one in layouts]
     alone = [path / name for name in names if not any(is_in_book(name, one) for one in layouts) and _is_book(name)]
-    items += [_item_of_file(file) for file in alone]
+    for file in alone:
+        is_notice = NOTICE.search(file.relative_to(path).as_posix())
+        items.append(_reject(file, "notice: a licence or a note about a book") if is_notice else _item_of_file(file))
     items += [_reject(Path(name), reason) for name, reason in tree.refused.items() if _is_book(name)]
     if not items:
         raise UsageError(f"{path}: no book in this folder", hint=f"formats: {FORMATS}")
@@ -120,8 +125,8 @@ def _item_of_file(path: Path) -> SourceItem:
             digest, size = digest_of_file(path), path.stat().st_size
             if not size:
                 reason = "empty: the file has no bytes"
-            elif suffix in OTHERS:
-                reason = f"format: {suffix} is not read; taken are {FORMATS}"
+            elif suffix in OTHERS or (not _is_book(path.name) and pdf_fault(path).startswith("not_pdf")):
+                reason = f"format: {suffix or 'a file without a suffix'} is not read; taken are {FORMATS}"
     except OSError as error:
         reason = f"missing: {error.strerror}"
     name = f"sha256:{digest}" if digest else f"file:{path}"

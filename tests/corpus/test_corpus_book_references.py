@@ -106,6 +106,21 @@ def test_references_of_asciidoc_are_titles(tmp_path, source, printed):
     assert f"See {printed} here.\n" in text
 
 
+@pytest.mark.parametrize(
+    ("target", "printed"),
+    [
+        ('<example id="x"><title>Big <emphasis>trees</emphasis></title><para>Oak.</para></example>', "Big *trees*"),
+        ('<section xml:id="x"><info><title>Big trees</title></info><para>Oak.</para></section>', "Big trees"),
+        ('<variablelist><varlistentry id="x"><term>oak</term><listitem/></varlistentry></variablelist>', "oak"),
+        ('<note id="x" xreflabel="Note 2"><para>Oak.</para></note>', "Note 2"),
+        ('<para id="x">Oak is <command>cut</command>.</para>', "\\[?x\\]"),
+    ],
+)
+def test_references_of_docbook_are_the_titles_of_any_element(tmp_path, target, printed):
+    text = f'<book><chapter><para>See <xref linkend="x"/>.</para>{target}</chapter></book>'
+    assert f"See {printed}." in convert(written(tmp_path, "book.docbook", text)).markdown.split("\n")
+
+
 def test_entities_of_docbook_are_spelled_as_the_book_does_and_terms_of_the_index_print_nothing(tmp_path):
     text = (
         "<book><title>The Kate Book</title><chapter><title>C</title><indexterm><primary>apple</primary></indexterm>"

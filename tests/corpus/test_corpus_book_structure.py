@@ -6,6 +6,8 @@ import pytest
 from book_tools import convert, written
 from corpus_epub import pack_epub
 
+from corpus.find.named_sources import gather_sources
+from corpus.find.web_config import WebConfig
 from corpus.read.books.library import find_books
 from corpus.read.books.tree import Folder, pack_files
 from corpus.read.doubt import find_doubt, unresolved
@@ -315,6 +317,45 @@ def test_entities_of_docbook_are_texts_and_its_parts_are_one_book(tmp_path):
     assert [line for line in markdown.splitlines() if line] == [
         "# One", "The Sky Chart & more—of \\[?nobody\\].", "# Sand", "The Sky Chart of sand.", "``` text",
         "if (a < b && c) run();", "```", "# Silt", "Fine.",
+    ]  # fmt: skip
+
+
+def test_a_folder_of_xml_is_a_docbook_book_or_a_row_with_the_reason(tmp_path):
+    book = {
+        "main.xml": '<!DOCTYPE book [<!ENTITY sand SYSTEM "sand.xml">]><book><title>Earth</title>&sand;</book>',
+        "sand.xml": "<chapter><title>Sand</title><para>Dry.</para></chapter>",
+        "index.html": "<p>Read main.xml.</p>",
+    }
+    for name, text in book.items():
+        written(tmp_path / "book", name, text)
+    (item,) = gather_sources([str(tmp_path / "book")], tmp_path / "out", tmp_path / "files", WebConfig())
+    assert convert(item.path).markdown == "# Sand\n\nDry.\n"
+    written(tmp_path / "tool", "build.xml", "<!-- ant --><project><target/></project>")
+    (item,) = gather_sources([str(tmp_path / "tool")], tmp_path / "out", tmp_path / "files", WebConfig())
+    assert "the root element project is not DocBook's" in convert(item.path).reason
+
+
+@pytest.mark.parametrize(("name", "word"), [("awk.texi", ".texi"), ("a.xyz", ".xyz"), ("a", "a file without a suffix")])
+def test_a_file_of_an_unknown_format_is_refused_with_its_suffix_and_those_that_are_read(tmp_path, name, word):
+    (item,) = gather_sources([str(written(tmp_path, name, "Awk."))], tmp_path, tmp_path, WebConfig())
+    assert item.source.reason.startswith(f"format: {word} is not read; taken are PDF, Markdown")
+
+
+def test_licences_in_a_folder_are_no_books(tmp_path):
+    for name in ("LICENSES/Apache-2.0.txt", "LICENSE.md", "licences.md/sand.md", "sand.md"):
+        written(tmp_path / "book", name, f"# Sand\n\n{name}\n")
+    items = gather_sources([str(tmp_path / "book")], tmp_path / "out", tmp_path / "files", WebConfig())
+    reasons = {item.source.filename: item.source.reason.partition(":")[0] for item in items}
+    assert reasons == {"Apache-2.0.txt": "notice", "LICENSE.md": "notice", "sand.md": ""}
+
+
+def test_comments_and_unparsed_text_of_docbook_have_no_entities(tmp_path):
+    text = (
+        '<!DOCTYPE article [<!ENTITY a "Clay"><!-- <!ENTITY b "Silt"> --><!ENTITY b "Sand">]><article>'
+        "<para>So &b;.</para><!-- &a; <!ENTITY c --><screen><![CDATA[<!-- x &a; -->]]></screen></article>"
+    )
+    assert convert(written(tmp_path, "book.docbook", text)).markdown.split("\n") == [
+        "So Sand.", "", "``` text", "<!-- x &a; -->", "```", "",
     ]  # fmt: skip
 
 

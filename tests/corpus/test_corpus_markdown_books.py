@@ -233,3 +233,25 @@ def test_a_tag_of_a_picture_is_what_markdowns_own_picture_is(tmp_path):
     page = convert(tmp_path, "a.md", f'# Wells\n\n{html}<img class="latex" src="d.png" alt="x^2">.\n')
     assert page.markdown == '# Wells\n\nDig here.\n\n`<img src="c">`, $x^2$.\n'
     assert list(zip(page.removed_for, page.removed, strict=True)) == [("image", "a well"), ("image", "b.png")]
+
+
+HEADS = (":tags: [{}]\n", "---\ntags: [{}]\n---\n", "---\nname: x\ntags:\n- {}\n---\n")
+
+
+@pytest.mark.parametrize(
+    ("tag", "code"), [("remove-cell", ""), ("remove-input", ""), ("hide-input", "glue(4)"), ("x", "glue(4)")]
+)
+def test_code_that_the_book_removes_is_no_text(tmp_path, tag, code):
+    cells = [
+        f"{fence}{{code-cell}} ipython3\n{head.format(tag)}glue(4)\n{fence}\n\nEnd.\n\n"
+        for fence in ("```", "~~~~", ":::")
+        for head in HEADS
+    ]
+    page = convert(tmp_path, "book.myst", "".join(cells))
+    listing = f"``` python\n{code}\n```\n\n" if code else ""
+    assert page.markdown.strip() == (f"{listing}End.\n\n" * len(cells)).strip()
+    assert sum("glue" in row for row in page.removed) == (0 if code else len(cells))
+    output = [{"output_type": "stream", "name": "stdout", "text": "44"}]
+    cell = {"cell_type": "code", "source": "glue(4)", "metadata": {"tags": [tag]}, "outputs": output}
+    markdown = convert(tmp_path, "book.ipynb", json.dumps({"cells": [cell]})).markdown
+    assert ("glue" in markdown, "44" in markdown) == (bool(code), tag != "remove-cell")

@@ -166,8 +166,24 @@ def test_a_book_without_headings_is_not_asked_about():
 
 @pytest.mark.parametrize(
     "title",
-    ["Literature list", "Engraving bibliography", "GNU Free Documentation License", "GNU MPFR Copying Conditions"],
+    [
+        "Literature list",
+        "Engraving bibliography",
+        "GNU Free Documentation License",
+        "GNU MPFR Copying Conditions",
+        "Legal Section",
+    ],
 )
 def test_lists_of_sources_and_licences_of_a_book_go(title: str):
     text = f"# 1 Wugs\n\n{BODY}\n\n# 2 {title}\n\nold\n\n# 3 Copying files\n\n{BODY}\n\n# 4 Licence plates\n\n{BODY}\n"
     assert titles(text) == [f"# 2 {title}"]
+
+
+@pytest.mark.parametrize("code", ["", "```\nint &r = x;\n```\n\n"])
+def test_a_section_on_references_is_no_list_of_sources(code: str):
+    after = "" if code else f"### 1.3.2 Pointers\n\n{BODY}\n\n"
+    text = f"# 1 Wugs\n\n{BODY}\n\n## 1.3 Types\n\n{BODY}\n\n### 1.3.1 References\n\n{BODY}\n\n{code}{after}"
+    assert titles(f"{text}# 2 Blicks\n\n{BODY}\n\n## References\n\nold\n\n# Bibliography\n\nz\n") == [
+        "## References",
+        "# Bibliography",
+    ]

@@ -23,7 +23,7 @@ ZIP = ".zip"
 _NOTICES = (
     "licen[cs]es?|copying|contribut(?:ing|ors)|code[_-]of[_-]conduct|change[_-]?log|authors|news|release[_-]?notes"
 )
-NOTICE = re.compile(rf"(?:^|[/.])(?:{_NOTICES}|credits)(?:\.[^/]*)?$", re.IGNORECASE)
+NOTICE = re.compile(rf"(?:^|[/.])(?:{_NOTICES}|credits)(?:\.[^/]*)?$|(?:^|/)licen[cs]es?/[^/]*$", re.IGNORECASE)
 """Files about a book or a program, not a part of it even if its contents list them."""
 NO_BOOK = re.compile(rf"(?:^|/)(?:readme|{_NOTICES}|changes|security|makefile)[^/]*$|{NOTICE.pattern}", re.IGNORECASE)
 """Files of a repository that are not part of its book."""

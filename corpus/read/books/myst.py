@@ -50,6 +50,13 @@ SUBSTITUTION = re.compile(
 """A name in double braces, except in code."""
 REFERRING = frozenset({"doc", "eq", "numref", "ref", "any", "prf:ref", "cite", "cite:t", "cite:p"})
 """Roles that print something else than the name which they contain."""
+CELL = re.compile(
+    r"(?ms)^(?P<fence>[ \t]*(?:`{3,}|~{3,}|:{3,}))[ \t]*\{code-cell\}[^\n]*\n"
+    r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n|---[ \t]*\n.*?^---[ \t]*\n)+)(?P<code>.*?)^(?P=fence)[ \t]*$"
+)
+"""A complete code cell with its options."""
+REMOVED = re.compile(r"\bremove[-_](?:cell|input)\b")
+"""Tags of a cell whose code the book does not print; it prints what a reader can unfold (`hide-input`)."""
 CODE = frozenset({"code", "code-block", "code-cell", "sourcecode", "ipython", "prompt"})
 SILENT = frozenset({"toctree", "tableofcontents", "bibliography", "index", "raw", "contents", "only"})
 """Directives that print none of the book's text."""
@@ -167,6 +174,11 @@ _LenientLoader.add_multi_constructor("", lambda loader, suffix, node: None)
 
 def plain_markdown(text: str) -> str:
     """Convert MyST to plain Markdown: `{math}` blocks between $$, code in fences, the rest as prose."""
+
+    def visible(cell: re.Match[str]) -> str:
+        return f"```{{=hidden}}\n{cell['code']}```" if REMOVED.search(cell["options"]) else cell[0]
+
+    text = CELL.sub(visible, text)
     # Formulas by their labels, each as one line.
     formulas = {}
     for formula in FORMULA.finditer(text):

@@ -36,11 +36,15 @@ def prepare(text: str) -> str:
 def _cell_parts(cell: dict[str, Any], language: str) -> Iterator[str]:
     """Yield a cell's text, or its code and its outputs, in Markdown."""
     source = _text_of(cell.get("source"))
-    if cell.get("cell_type") == "markdown":
+    tags = {tag.replace("_", "-") for tag in (cell.get("metadata") or {}).get("tags") or []}
+    if "remove-cell" in tags:
+        yield _fence(source, "{=hidden}")
+    elif cell.get("cell_type") == "markdown":
         yield prepare_markdown(ATTACHMENT.sub("", source))
     elif cell.get("cell_type") == "code" and not PLACEHOLDER.fullmatch(source):
-        yield _fence(source, language)
-        yield from filter(None, map(_output_text, cell.get("outputs") or []))
+        yield _fence(source, "{=hidden}" if "remove-input" in tags else language)
+        outputs = () if "remove-output" in tags else cell.get("outputs") or ()
+        yield from filter(None, map(_output_text, outputs))
 
 
 def _output_text(output: dict[str, Any]) -> str:
