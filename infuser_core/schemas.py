@@ -300,11 +300,11 @@ class Continuation:
     """Question of the benchmark; a control has the id of its question."""
     is_control: bool = field(metadata=column("control"))
     """Whether the text is the control, which the model cannot have seen."""
-    share: float = field(metadata=column("shown", share=True))
+    share: float
     """Share of the text's tokens that the model read."""
     completed: bool
     """Whether the continuation equals the rest of the text."""
-    matched: int = field(metadata=column("equal tokens"))
+    matched: int
     """Number of tokens of the rest that precede the first difference from the continuation."""
     rest_tokens: int = field(metadata=TOKENS)
     """Number of tokens of the rest, and of the continuation unless the model ended it."""

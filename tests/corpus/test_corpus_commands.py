@@ -108,7 +108,7 @@ def test_a_configuration_alone_searches_its_catalogues_judges_and_audits(infuser
     first = infuser("build", "--config", tmp_path / "small.yaml", "--out", tmp_path / "o", "--json")
     facts = json.loads(first.stdout)
     assert facts["rejected_sources"] > 0 and "given by the user" not in facts["licences"]
-    assert facts["admitted_sources"] == 4 and facts["judge"] == "rules-7" and facts["documents"] > 100
+    assert facts["admitted_sources"] == 4 and facts["judge"] == "rules-8" and facts["documents"] > 100
     covered = {(row["domain"], row["subdomain"]): row["sources"] for row in facts["coverage"]}
     assert covered[("Mathematics", "clock")] == 4 and all(covered.values()) and ("Mathematics", "") not in covered
     assert [row["name"] for row in facts["audit"]["references"]][:2] == ["dev.jsonl", "validation.jsonl"]
