@@ -27,5 +27,10 @@ def test_a_sweep_has_its_reference_and_the_same_seeds_of_every_variant(experimen
 
 def test_no_sweep_of_the_nano_lab_is_left_out():
     folder = Path(EXPERIMENTS[0].path).parent
-    known = {*MADE["STUDIED"], *MADE["SETTINGS"], *MADE["AT_EQUAL_COMPUTE"], *(experiment.file for experiment in EXPERIMENTS)}
+    known = {
+        *MADE["STUDIED"],
+        *MADE["SETTINGS"],
+        *MADE["AT_EQUAL_COMPUTE"],
+        *(experiment.file for experiment in EXPERIMENTS),
+    }
     assert {path.name for path in folder.glob("nano*.yaml")} == known
