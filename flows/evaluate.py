@@ -152,7 +152,7 @@ def _export(
 
 
 def probe(request: EvaluationRequest, *, control: Path | None, warn: Callable[[str], None]) -> dict[str, Any]:
-    """Probe whether a model has seen benchmarks; returns the results as JSON values. Repeating it is instant.
+    """Probe whether a model has seen benchmarks; returns the results as JSON values. A repeated call reads the store.
 
     Raises UsageError for a model at an address, and for a benchmark without a control.
     """

@@ -610,8 +610,8 @@ class InfluenceScore:
     question_id: str = field(metadata=QUESTION)
     """Question scored."""
     status: str
-    """A value of ScoreStatus. Only `scored` rows have a measured direction; `not_finite` rows have the numbers that are
-    not finite."""
+    """A value of ScoreStatus. Only `scored` rows have a direction, unless real steps measured the score; `not_finite`
+    rows have the numbers that are not finite."""
     score: float = field(metadata=column("influence"))
     """The influence score configured for the run, which is the generator's reward."""
     cosine: float = field(metadata=DETAIL)

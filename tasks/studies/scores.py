@@ -108,9 +108,15 @@ def scored_iteration(run: Run, iteration: int) -> ScoredIteration:
 def named_scores(study: ScoredIteration, *, anchor: ArtifactRef | None = None) -> ArtifactRef:
     """Compute every kind of score for the iteration's questions, unless stored; returns the artifact.
 
-    The costly ones are computed if the run's anchor is named: it answers the questions, too.
+    The costly ones are computed if the run's anchor is named: it answers the questions, too. Raises UsageError for a
+    run whose scores were measured by real steps.
     """
     run, objective = study.run, dev_gradient.objective_of(study.run.config)
+    if run.config.cotrain.influence == "measured":
+        raise UsageError(
+            f"run {run.name}: cotrain.influence = measured stores no direction that scores could be compared by",
+            hint="study a run with another cotrain.influence",
+        )
     labelled = "question_labels" in run.store.manifest(study.inputs["questions"]).rows
 
     def produce(partial_folder: Path, workspace: Path, progress: Progress) -> Outcome:

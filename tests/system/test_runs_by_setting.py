@@ -174,6 +174,17 @@ def test_killed_near_the_anchor_it_ends_in_the_same_bits(launch: Launcher, small
 
 
 @pytest.mark.slow
+def test_a_study_of_scores_refuses_scores_without_a_direction(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+) -> None:
+    store = begun(small_run, tmp_path / "store")
+    arguments = [*small_run.arguments[:-1], "steps", "--set", "cotrain.influence=measured"]
+    assert (ended := launch(*arguments, store=store)).code == 0, ended.err
+    ended = launch("study", "prediction", "steps", store=store)
+    assert ended.code == 2 and "cotrain.influence = measured stores no direction" in ended.err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "setting"),
     [

@@ -1,7 +1,7 @@
 """Phase 3: compute the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -131,8 +131,10 @@ def score_influence(
             status = ScoreStatus.ZERO_VARIANCE
         if name in excluded:
             status = ScoreStatus.NOT_FINITE
-        row = _score_row(name, status, rewards_G, similarities.get(name), settings.mode, reference_norm)
-        scores.append(replace(row, score=changes[name]) if name in changes else row)
+        change = changes.get(name, 0.0)
+        scores.append(
+            _score_row(name, status, rewards_G, similarities.get(name), change, settings.mode, reference_norm)
+        )
     return ScoringResult(scores=scores, logprobs=logprobs, not_finite=not_finite)
 
 
@@ -233,10 +235,11 @@ def _score_row(
     status: ScoreStatus,
     rewards_G: Sequence[float],
     similarity: Similarity | None,
+    change: float,
     mode: Score,
     reference_norm: float,
 ) -> InfluenceScore:
-    """The scores of a question from its similarity to g_dev; all 0 without one, and the measured one."""
+    """The scores of a question from its similarity to g_dev, 0 without one, or the measured change."""
     parts = {
         "dot": similarity.dot if similarity else 0.0,
         "direction_norm": similarity.direction_norm if similarity else 0.0,
@@ -247,7 +250,7 @@ def _score_row(
     return InfluenceScore(
         question_id=question_id,
         status=status,
-        score=0.0 if mode == "measured" else score(mode, raw_dot=raw_dot, **parts),
+        score=change if mode == "measured" else score(mode, raw_dot=raw_dot, **parts),
         cosine=cosine(parts["dot"], parts["direction_norm"], reference_norm),
         raw_cosine=cosine(raw_dot, parts["gradient_norm"], reference_norm),
         solver_accuracy=sum(rewards_G) / len(rewards_G),
