@@ -199,15 +199,18 @@ def verdicts(rows: Sequence[Row], rule: str) -> dict[str, list[str]]:
 
 def summary(rows: Sequence[Row]) -> str:
     """At equal compute, the rivals that influence is ahead of, by world."""
-    sentences = []
+    sentences = ["At equal compute, a generator that is paid for influence is compared with rivals in three worlds."]
     for title, own in by_world(rows).items():
-        places = verdicts(own, "compute")
-        parts = [f"{WORDS[place]} {', '.join(f'`{arm}`' for arm in arms)}" for place, arms in places.items() if arms]
+        parts = [
+            f"{words} {', '.join(f'`{arm}`' for arm in arms)}"
+            for words, arms in zip(WORDS, verdicts(own, "compute").values(), strict=True)
+            if arms
+        ]
         sentences.append(f"{title}: {'; '.join(parts)}.")
-    return f"A generator that is paid for influence, at equal compute. {' '.join(sentences)}"
+    return " ".join(sentences)
 
 
-WORDS = {"ahead": "ahead of", "level": "not settled against", "behind": "behind"}
+WORDS = ("it is ahead of", "no difference is settled to", "it is behind")
 
 
 def control(rows: Sequence[Row]) -> str:
