@@ -56,6 +56,7 @@ def read_book(source: str | Path, *, converter: str = "auto") -> Page:
     Raises UsageError if the source is not one book, ConfigError for an unknown converter, and DocumentError with the
     reason if the book cannot be read.
     """
+    job = ConversionJob(settings=parse_settings(ConvertSettings, {"type": converter}, where="read_book"))
     with tempfile.TemporaryDirectory() as name, closing(LocalPool(1)) as workers, live_console("read") as console:
         folder = Path(name)
         items = gather_sources([str(source)], folder / "pool", folder, WebConfig(), progress=console.progress)
@@ -65,7 +66,6 @@ def read_book(source: str | Path, *, converter: str = "auto") -> Page:
         if item.path is None:
             raise DocumentError(f"{source}: {item.source.reason}", hint="name another file of the book")
         pages: list[Page] = []
-        job = ConversionJob(settings=parse_settings(ConvertSettings, {"type": converter}, where="read_book"))
         convert([SourceFile(path=item.path, source_id=item.source.source_id)], job, workers, pages.append)
     if pages[0].reason:
         raise DocumentError(f"{source}: {pages[0].reason}", hint="docs/books.md says what reads which files")
