@@ -11,13 +11,12 @@ H1: ahead of the mean of two random quarters. H2: ahead of p(1-p). Both: the int
 H3: BM25, which knows the topic from the text alone, is not settled. H4: nor is the raw cosine, as AdamW has no moments.
 H5: ahead of random also on held-out questions whose answer is not French. French is most people's language in the
 collection; without H5, steps may teach no more than the most frequent answer.
-Stopping rule: seeds from 1 on, in order, until an hour is over; at least four. `make pretrained` runs them and keeps
-the numbers in `pretrained.json`.
+Stopping rule: seeds 1 to 5, once; with fewer, no verdict. (At first it was an hour from the start, in which a crowded
+machine completed no arm.) `make pretrained` runs them, an interrupted one continues, and `pretrained.json` keeps the numbers.
 """
 
 import argparse
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ import relations
 from paired import paired
 
 from flows.scoring import open_study
+from infuser_core import settings
 from infuser_core.cotrain.phases import update_solver
 from infuser_core.cotrain.rewards import variance
 from infuser_core.cotrain.studies import selection
@@ -43,7 +43,7 @@ from tasks.studies.scores import ScoredIteration
 KEPT = Path(__file__).parent / "pretrained.json"
 SMOLLM2 = Path(__file__).parents[2] / "configs" / "smollm2"
 SETTINGS = [SMOLLM2.with_suffix(".yaml"), SMOLLM2 / "facts.yaml"]
-SEEDS = range(1, 9)
+SEEDS = range(1, 6)
 DEV, HELD_OUT = 8, 16
 ARMS = {
     PAPER: "the paper's score",
@@ -84,11 +84,10 @@ def measure(clone: Path, seed: int) -> Row:
         "model": "models/smollm2", "questions": parts["pool"][::2], "dev": parts["dev"][:DEV], "samples": 8, "seed": seed,
         "max_tokens": None, "adapter": "lora", "configs": SETTINGS, "columns": {},
     }  # fmt: skip
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_study(held_out, reply="\\boxed{{answer}}", **arguments) as study,
-    ):
-        saved, rated = Pieces(Path(folder), selection.Reached), ratings(study)
+    folder = settings.store_root() / f"arms-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_study(held_out, reply="\\boxed{{answer}}", **arguments) as study:
+        saved, rated = Pieces(folder, selection.Reached), ratings(study)
         step = update_solver.settings_of(study.run.config, iteration=0).step
         arms = selection.run_arms(
             rated,
@@ -129,20 +128,15 @@ def reached(row: Row, arm: str, part: str) -> float:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Arms as Markdown: means, and the paper's minus each, paired by seed with 95% t intervals."""
-    lines = ["| arm | of the target | all | the paper's minus it | others than French | the paper's minus it |"]
+    """Arms as Markdown: means over seeds, and the paper's minus each, paired by seed with 95% t intervals."""
+    lines = ["| arm | of the target | accuracy | the paper's minus it | not French | the paper's minus it |"]
     lines.append("|---|---|---|---|---|---|")
     for arm, title in ARMS.items():
-        cells = [
-            title,
-            f"{fmean(reached(row, arm, 'target') / reached(row, arm, 'questions') for row in rows if arm != BEFORE):.2f}"
-            if arm != BEFORE
-            else "",
-        ]
+        cells = [title, f"{fmean(reached(row, arm, 'target') for row in rows):.1f}"]
         for part in ("all", "other"):
             own = [reached(row, arm, part) for row in rows]
-            gap = paired([reached(row, PAPER, part) for row in rows], own)
-            cells += [f"{fmean(own):.3f}", "" if arm == PAPER else gap.shown()]
+            gap = "" if arm == PAPER else paired([reached(row, PAPER, part) for row in rows], own).shown()
+            cells += [f"{fmean(own):.3f}", gap]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -153,14 +147,14 @@ def main() -> None:
     parser.add_argument(
         "--measure", type=Path, metavar="CLONE", help="run the seeds first, with a clone of the collection"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     options = parser.parse_args()
     rows: list[Row] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else []
-    for seed in options.seeds if options.measure else ():
+    for seed in SEEDS if options.measure else ():
         if seed not in {row["seed"] for row in rows}:
             rows.append(measure(options.measure, seed))
             KEPT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    print("\n".join(table(rows)))
+    if len(rows) > 1:
+        print("\n".join(table(rows)))
 
 
 if __name__ == "__main__":
