@@ -64,7 +64,7 @@ SETTINGS = ("nano-dev-pays.yaml", "nano-generator-lr.yaml", "nano-dev-size.yaml"
 """Sweeps over a setting, for which no claim waits: `infuser sweep FILE`, then `infuser report compare`."""
 STUDIED = ("nano-anisotropic.yaml", "nano-studies.yaml", "nano-scores.yaml", "nano-scores-worlds.yaml")
 """Sweeps without arms to compare: `infuser study` takes their runs, as the files say."""
-AT_EQUAL_COMPUTE = ("nano-curricula.yaml", "nano-curricula-worlds.yaml")
+AT_EQUAL_COMPUTE = ("nano-curricula.yaml", "nano-curricula-controls.yaml", "nano-curricula-worlds.yaml")
 """Sweeps whose arms are compared at equal compute: `make curricula`."""
 
 
