@@ -202,10 +202,10 @@ def tally(findings: Sequence[Finding]) -> str:
     parts = []
     for column in PAPER:
         places = [at for at, finding in enumerate(findings) if finding.column == column]
-        ahead, behind = (
+        ahead, under = (
             sum(adjusted[at] < 0.05 and findings[at].difference.mean * sign > 0 for at in places) for sign in (1, -1)
         )
-        below = f", behind in {behind}" if behind else ""
+        below = f", below in {under}" if under else ""
         parts.append(f"{column} in {ahead} of {len(places)}{below}")
     return "; ".join(parts)
 

@@ -97,7 +97,7 @@ WORLDS = (
         prefix="",
         name="hard",
         topics=TARGET,
-        hypotheses=(("H1", "ahead", ("bm25", "bm25-uncertainty")), ("H2", "behind", ("dev-only",))),
+        hypotheses=(("H1", "ahead", ("bm25", "bm25-uncertainty")), ("H2", "below", ("dev-only",))),
     ),
     World(
         title="A dev set of two of six topics, measured on the four that it lacks",
@@ -247,15 +247,15 @@ def hypotheses(world: World, rows: Sequence[Row]) -> str:
     return " ".join([*sentences, *([control(rows)] if values(rows, "random", "iterations") else [])])
 
 
-EXPECTED = {"ahead": "ahead of", "level": "no difference to", "behind": "behind"}
+EXPECTED = {"ahead": "ahead of", "level": "no difference to", "below": "below"}
 
 
 def verdicts(rows: Sequence[Row], rule: str) -> dict[str, list[str]]:
-    """Rivals by where influence minus them is: ahead, level or behind."""
-    result: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
+    """Rivals by where influence minus them is: ahead, level or below."""
+    result: dict[str, list[str]] = {"ahead": [], "level": [], "below": []}
     for arm in (arm for arm in ARMS if arm != OURS and values(rows, arm, rule)):
         difference = gap(rows, arm, rule)
-        place = "level" if abs(difference.mean) <= difference.half else "ahead" if difference.mean > 0 else "behind"
+        place = "level" if abs(difference.mean) <= difference.half else "ahead" if difference.mean > 0 else "below"
         result[place].append(arm)
     return result
 
@@ -275,7 +275,7 @@ def summary(rows: Sequence[Row]) -> str:
     return " ".join(sentences)
 
 
-WORDS = ("it is ahead of", "no difference is settled to", "it is behind")
+WORDS = ("it is ahead of", "no difference is settled to", "it is below")
 
 
 def control(rows: Sequence[Row]) -> str:
