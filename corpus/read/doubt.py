@@ -1,9 +1,9 @@
 """Doubt: the share of a text that may read differently than its book, by the reason.
 
 A paragraph is doubtful if it has a formula that the converter marked as unreadable or that lost an operand, cells of a
-table that was not assembled, a sign without a Unicode value, markup of its source, or words of no language. A question about such a paragraph may ask for
-what the book does not say: a chunk with too much doubt does not enter the pool, and a book that loses too much of its
-text is read by another converter.
+table that was not assembled, a sign without a Unicode value, markup of its source, or words of no language. A question
+about such a paragraph may ask for what the book does not say: a chunk with too much doubt does not enter the pool, and
+a book that loses too much of its text is read by another converter.
 """
 
 import re

@@ -116,8 +116,8 @@ def vocabulary(texts: Iterable[str]) -> Counter[str]:
 def _render_block(block: TextBlock, words: Counter[str], *, wraps: bool) -> Part:
     """Render one block; `wraps`: divided lines of code are joined.
 
-    Its mark of doubt follows a block, except a heading. In a listing `doubt.MARK` is in the place of each sign that could
-    not be read: behind the fence it would keep the fence open.
+    Its mark of doubt follows a block, except a heading. In a listing `doubt.MARK` is in the place of each sign that
+    could not be read: behind the fence it would keep the fence open.
     """
     first = block.lines[0]
     is_listing = block.kind is BlockKind.LISTING and (len(block.lines) > 1 or bool(MARKUP.match(first.text)))

@@ -262,8 +262,10 @@ def _begins(block: TextBlock, line: PdfLine) -> bool:
         return ends_sentence or block.kind is BlockKind.ITEM
     if not ends_sentence:
         is_below_item = block.kind is BlockKind.ITEM and line.x0 < block.lines[0].x0 - line.size / 2
-        ends_item = is_below_item and not _is_full(above, line)
-        return ends_item or ends_display(above, line) or begins_display(above, line)
+        # Capital letters are wider than the line's mean letter.
+        is_short = not _is_full(above, line, slack=line.size)
+        ends_line = is_short and (is_below_item or line.text[:1].isupper())
+        return ends_line or ends_display(above, line) or begins_display(above, line)
     if above.bold != line.bold:
         return True
     indent = line.x0 - above.x0
@@ -274,10 +276,10 @@ def _begins(block: TextBlock, line: PdfLine) -> bool:
     return abs(indent) > 0.7 * line.size or not _is_full(above, line)
 
 
-def _is_full(above: PdfLine, line: PdfLine) -> bool:
+def _is_full(above: PdfLine, line: PdfLine, *, slack: float = 1.0) -> bool:
     """Whether the next line's first word would not have fitted: the margin ended the line above, not the author."""
     width = (line.x1 - line.x0) / max(len(line.text), 1)
-    return above.x1 + width * (len(line.text.split(" ", 1)[0]) + 1) > above.margin - 1
+    return above.x1 + width * (len(line.text.split(" ", 1)[0]) + 1) > above.margin - slack
 
 
 def _flows_on(block: TextBlock, line: PdfLine) -> bool:
@@ -324,7 +326,7 @@ def _is_beside(above: PdfLine, line: PdfLine) -> bool:
 
 
 def _count_cells(line: PdfLine) -> int:
-    """Number of cells of a line that may be a row of a table: all have words, and none ends a sentence or is a label."""
+    """Number of cells of a line that may be a row of a table: all have words, none ends a sentence or is a label."""
     texts = [cell.text for cell in line.cells]
     # A full line with wide spaces is justified.
     gaps = [right.x0 - left.x1 for left, right in pairwise(line.cells)]
