@@ -136,7 +136,8 @@ experiments-nano: venv sandbox
 
 # Rewards of the generator at equal compute, three worlds: about three hours on two cores.
 curricula: venv
-	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-worlds.yaml
+	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-controls.yaml \
+	  configs/sweep/nano-curricula-worlds.yaml
 	$(BIN)/python tests/bench/curricula.py --measure
 
 # Scores side by side on the same questions: about two hours on two cores.

@@ -71,15 +71,21 @@ def read_kept() -> list[Row]:
     return rows
 
 
-def collect(root: Path) -> list[Row]:
-    """The studies of the finished runs, in the order of the sweep files; what is kept is not taken again."""
-    kept = {row["run"]: row for row in read_kept()}
+def collect(root: Path) -> None:
+    """Take the studies of the finished runs and keep them, in the order of the sweep files; kept ones are not repeated."""
+    rows = {row["run"]: row for row in read_kept()}
     configs = [config for sweep in SWEEPS for config in read_sweep(ROOT / "configs" / "sweep" / f"{sweep}.yaml")]
-    finished = [
-        config for config in configs if config.run_name() in kept or Journal(root, config.run_name()).is_finished()
+    names = [config.run_name() for config in configs]
+    new = [
+        config
+        for config, name in zip(configs, names, strict=True)
+        if name not in rows and Journal(root, name).is_finished()
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda config: kept.get(config.run_name()) or _studies(config), finished))
+        for row in pool.map(_studies, new):
+            rows[row["run"]] = row
+            text = json.dumps([rows[name] for name in names if name in rows], separators=(",", ":"))
+            KEPT.write_text(text.replace('},{"world"', '},\n{"world"') + "\n", encoding="utf-8")
 
 
 def _studies(config: RunConfig) -> Row:
@@ -172,8 +178,7 @@ def main() -> None:
         "--measure", action="store_true", help="take the studies of INFUSER_STORE's finished runs first"
     )
     if parser.parse_args().measure:
-        text = json.dumps(collect(settings.store_root()), separators=(",", ":")).replace('},{"world"', '},\n{"world"')
-        KEPT.write_text(text + "\n", encoding="utf-8")
+        collect(settings.store_root())
     print("\n".join(section(read_kept())))
 
 
