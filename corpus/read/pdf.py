@@ -169,9 +169,9 @@ class _PageReader:
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
         # TeX's monospaced fonts draw the keyboard's ` and ' as curly quotes; program code needs those of the keyboard.
         # A font that also has straight quotes prints what its author typed.
-        straight = {self.fonts.of(index)[0] for index, code in enumerate(self.codes) if code in TYPED.values()}
+        straight_fonts = {self.fonts.of(index)[0] for index, code in enumerate(self.codes) if code in TYPED.values()}
         for index, code in enumerate(self.codes):
-            if code in TYPED and self.fonts.of(index)[2] and self.fonts.of(index)[0] not in straight:
+            if code in TYPED and self.fonts.of(index)[2] and self.fonts.of(index)[0] not in straight_fonts:
                 self.codes[index] = TYPED[code]
 
     def _mark_unknown_hyphens(self) -> None:
