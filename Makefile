@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula score-table experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula score-table experiments-nano small-model pretrained crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -125,6 +125,13 @@ books/hmmer: venv
 	test -e $(GUIDE) || (cd books && apt-get download hmmer-doc && dpkg -x hmmer-doc_*.deb hmmer-doc)
 	test -e $(GUIDE) || gunzip --keep $(GUIDE).gz
 	$(BIN)/infuser corpus build --config configs/smollm2.yaml --no-search --source $(GUIDE) --out $@
+
+# What selections teach SmolLM2, seed by seed: each takes some minutes of one core; stop it and start it again at will.
+pretrained: models/smollm2 build/relations
+	INFUSER_STORE=build/pretrained $(BIN)/python tests/bench/pretrained.py --measure build/relations
+
+build/relations:
+	git clone --quiet --depth 1 https://github.com/evandez/relations $@
 
 # Three seeds of the nano lab's arms; then everything that the paper compares, at nano scale.
 bench-seeds: venv
