@@ -30,7 +30,8 @@ FRONT = re.compile(
 _WORK = r"(?:this|the) (?:book|manual|guide|document|tutorial|handbook|text)"
 ABOUT = re.compile(
     rf"typographic(?:al)? conventions|document conventions|(?:conventions|terminology) (?:used )?in {_WORK}"
-    rf"|intended audience.*|who should read {_WORK}|how (?:to (?:use|read) {_WORK}|{_WORK} is (?:organi[sz]ed|structured))"
+    rf"|intended audience.*|who should read {_WORK}|how to (?:use|read) {_WORK}"
+    rf"|how {_WORK} is (?:organi[sz]ed|structured)"
     rf"|(?:organi[sz]ation|structure|outline|scope|purpose) of {_WORK}|about {_WORK}",
     re.IGNORECASE,
 )
