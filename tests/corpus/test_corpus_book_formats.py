@@ -265,6 +265,22 @@ def test_an_exercise_of_a_bank_leaves_no_empty_box(tmp_path):
     assert page.markdown.count("**Exercise**") == 1 and "linked section" not in page.markdown, page.markdown
 
 
+def test_lines_of_a_formula_stay_lines(tmp_path):
+    pull = '<m:math><m:mi>u</m:mi><m:mo>=</m:mo><m:mn>4</m:mn><m:mspace linebreak="newline"/><m:mi>v</m:mi></m:math>'
+    page = convert(
+        written(tmp_path, "book.cnxml", CNXML.replace("</section>", f'<para id="w">{pull}</para></section>'))
+    )
+    assert "$u = 4$\\\n$v$" in page.markdown, page.markdown
+
+
+@pytest.mark.parametrize(
+    "number", ['<span class="pagenum"><a id="p8">[Pg 8]</a></span>', '<span epub:type="pagebreak" title="8">8</span>']
+)
+def test_page_numbers_of_the_print_go_with_a_record(tmp_path, number):
+    page = convert(written(tmp_path, "book.html", f"<h1>Stones</h1><p>A gran{number}ite wall bears the load.</p>"))
+    assert "A granite wall bears" in page.markdown and page.removed_for == ["navigation"]
+
+
 def test_the_name_of_an_object_is_no_output(tmp_path):
     shown = ["<IPython.core.display.HTML object>", "[<matplotlib.lines.Line2D at 0x7f1>]", "<b>3</b>"]
     outputs = [

@@ -22,7 +22,8 @@ local STEPS = set("top, up, next, prev, previous, home, contents, back, to, inde
   .. "edit, this, on, github, chapter, section, toc")
 local CALLS = set("top, up, next, prev, previous, home, back, edit, discussions, open in colab, download notebook")
 local ARROWS = set("⇡, ⇣, ↑, ←, →, «, »")
-local ASIDE = set("nav, toc, footer, navbar, breadcrumb, navigation, navheader, navfooter, page-footer, site-footer")
+local ASIDE = set("nav, toc, footer, navbar, breadcrumb, navigation, navheader, navfooter, page-footer, site-footer, "
+  .. "pagenum, pageno, page-number, pagebreak")
 
 local function removed(reason, text)
   if text:match("%S") then
@@ -32,7 +33,7 @@ end
 
 local function aside(attributes)
   local role = attributes.attributes.role or attributes.attributes["epub:type"] or ""
-  if role:match("navigation") or role:match("doc%-toc") or role:match("contentinfo") then return true end
+  if role:match("navigation") or role:match("doc%-toc") or role:match("contentinfo") or role:match("pagebreak") then return true end
   for _, class in ipairs(attributes.classes) do
     if ASIDE[class:lower()] then return true end
   end

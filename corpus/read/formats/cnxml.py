@@ -101,6 +101,17 @@ def _inner_html(element: Element, level: int, depth: int) -> str:
     return "".join(parts)
 
 
+def _lines(formula: Element) -> list[Element]:
+    """The lines of a formula; pandoc would run them together."""
+    lines = [ElementTree.Element(formula.tag, formula.attrib)]
+    for child in formula:
+        if child.tag == "mspace" and child.get("linebreak") == "newline":
+            lines.append(ElementTree.Element(formula.tag, formula.attrib))
+        else:
+            lines[-1].append(child)
+    return [line for line in lines if len(line)] if len(lines) > 1 else [formula]
+
+
 def _element_html(element: Element, level: int, depth: int) -> str:
     kind = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else "metadata"
     if isinstance(element.tag, str) and element.tag.startswith(MATH):
@@ -112,7 +123,7 @@ def _element_html(element: Element, level: int, depth: int) -> str:
             # Authors write operators as text; turn these into operators.
             if child.tag == "mtext" and child.text and child.text.strip() and SIGNS.fullmatch(child.text):
                 child.tag = "mo"
-        return ElementTree.tostring(formula, encoding="unicode")
+        return "<br/>".join(ElementTree.tostring(line, encoding="unicode") for line in _lines(formula))
     if kind == "media":
         return f'<img src="figure" alt="{html.escape(element.get("alt", ""), quote=True)}"/>'
     if kind in LEFT_OUT:
