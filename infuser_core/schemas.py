@@ -413,6 +413,8 @@ class DoubtShares:
     """Share with a sign that has no Unicode value."""
     stray_markup: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with tags of HTML, or LaTeX outside formulas."""
+    lost_words: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with a hole in a sentence, such as a full stop behind a blank."""
     no_language: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with words of no language, because of a wrong font map or encoding."""
 
