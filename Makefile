@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula score-table experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
+  bench-view bench-peers bench-rollouts bench-gpu gpu-first gpu-kit gpu-stand-in curricula score-table experiments-nano small-model pretrained crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs notebooks clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -126,6 +126,13 @@ books/hmmer: venv
 	test -e $(GUIDE) || gunzip --keep $(GUIDE).gz
 	$(BIN)/infuser corpus build --config configs/smollm2.yaml --no-search --source $(GUIDE) --out $@
 
+# What selections teach SmolLM2, seed by seed: each takes some minutes of one core; stop it and start it again at will.
+pretrained: models/smollm2 build/relations
+	INFUSER_STORE=build/pretrained $(BIN)/python tests/bench/pretrained.py --measure build/relations
+
+build/relations:
+	git clone --quiet --depth 1 https://github.com/evandez/relations $@
+
 # Three seeds of the nano lab's arms; then everything that the paper compares, at nano scale.
 bench-seeds: venv
 	$(BIN)/infuser sweep configs/sweep/nano.yaml --against nano-infuser
@@ -136,7 +143,8 @@ experiments-nano: venv sandbox
 
 # Rewards of the generator at equal compute, three worlds: about three hours on two cores.
 curricula: venv
-	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-worlds.yaml
+	$(BIN)/infuser sweep configs/sweep/nano-curricula.yaml configs/sweep/nano-curricula-controls.yaml \
+	  configs/sweep/nano-curricula-worlds.yaml
 	$(BIN)/python tests/bench/curricula.py --measure
 
 # Scores side by side on the same questions: about two hours on two cores.

@@ -52,7 +52,7 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
         # Phase 3: the influence of each question. Phase 4: the generator's update. Phase 5: the solver's update.
         if settings.updates("generator", number):
             scores = phase.score_influence(run, number, questions, answers, gradient.result(), solver)
-            update = lane.hand_over(phase.update_generator, run, number, questions, scores, generator, anchor)
+            update = lane.hand_over(phase.update_generator, run, number, questions, scores, generator, anchor, dev)
         if settings.updates("solver", number):
             solver = phase.update_solver(run, number, questions, answers, scores, solver, anchor)
 

@@ -71,18 +71,24 @@ def score_questions(
     return as_arrow(ranking.rank_questions(inputs, rows, samples=samples), ScoredQuestion)
 
 
-def measure_effects(held_out: QuestionSet, *, reply: str, steps: int, samples: int, **arguments: Any) -> dict[str, Any]:
+def measure_effects(held_out: QuestionSet, *, reply: str, steps: int, **arguments: Any) -> dict[str, Any]:
     """Measure how real steps on the first shard change held-out questions; `arguments` are those of the ranking."""
-    with _open_ranking(samples=samples, **arguments) as (run, _, shards):
-        targets = _store_targets(run, read_questions(held_out, "held_out", arguments["columns"]))
-        study = scores.ScoredIteration(run=run, iteration=0, inputs={**next(shards), "held_out": targets}, reply=reply)
+    with open_study(held_out, reply=reply, **arguments) as study:
         score_ref = scores.named_scores(study)
-        size = {"questions": STEPPED, "answers": samples, "rollouts": scores.EFFECT_ROLLOUTS}
+        size = {"questions": STEPPED, "answers": arguments["samples"], "rollouts": scores.EFFECT_ROLLOUTS}
         effects = scores.prediction_study(study, score_ref, **size)
         arms = scores.selection_study(study, score_ref, share=0.25, steps=steps, draws=5, samples=None, ranked=True)
         correlations = study.execute_rows(effects, "score_correlations", RankCorrelation)
         rows = study.execute_rows(arms, "selection_arms", selection.SelectionArm)
     return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
+
+
+@contextmanager
+def open_study(held_out: QuestionSet, *, reply: str, **arguments: Any) -> Iterator[scores.ScoredIteration]:
+    """Open the studies of a ranking's first shard with held-out questions; `arguments` are those of the ranking."""
+    with _open_ranking(**arguments) as (run, _, shards):
+        targets = _store_targets(run, read_questions(held_out, "held_out", arguments["columns"]))
+        yield scores.ScoredIteration(run=run, iteration=0, inputs={**next(shards), "held_out": targets}, reply=reply)
 
 
 def save_ranking(table: ArrowTable, out: Path, *, share: float) -> dict[str, Any]:

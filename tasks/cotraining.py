@@ -14,6 +14,7 @@ from infuser_core.cotrain.phases import update_generator as generator_phase
 from infuser_core.cotrain.phases import update_solver as solver_phase
 from infuser_core.cotrain.phases.parts.few_shot import load_examples
 from infuser_core.cotrain.phases.training import SharedBackward
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.cotrain.route import generator_templates
 from infuser_core.evaluation.anchors import NamedModel, named_model
 from infuser_core.evaluation.resumable_sampling import Drawn
@@ -302,9 +303,11 @@ def update_generator(
     scores: ArtifactRef,
     generator: ArtifactRef,
     anchor: ArtifactRef,
+    dev: ArtifactRef,
 ) -> Work:
     """Update the generator with optimizer steps on its rewards (phase 4)."""
     settings = generator_phase.settings_of(run.config, iteration=iteration)
+    needs_dev = find_reward(settings.reward).needs_dev
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(generator, Role.GENERATOR)
@@ -317,6 +320,7 @@ def update_generator(
             workspace=workspace,
             before=before,
             anchor=run.checkpoint(anchor, Role.GENERATOR) if settings.step.kl else None,
+            dev=run.store.rows(dev, "reference_questions", Question) if needs_dev else (),
             progress=progress,
         )
         outcome = Outcome(
@@ -330,6 +334,7 @@ def update_generator(
 
     reference = anchor if settings.step.kl else None
     inputs = {"questions": questions, "scores": scores, "generator": generator, "anchor": reference}
+    inputs |= {"dev": dev} if needs_dev else {}
     recipe = run.recipe("update_generator", generator_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, role=Role.GENERATOR, needs=lambda: _bytes_of(run, generator, *_STATE))
 

@@ -38,7 +38,9 @@ def score(
         Path | None,
         typer.Option(parser=fetch_address, metavar="FILE", help="Measure real steps on these questions, too."),
     ] = None,
-    reply: Annotated[str, typer.Option(help="Form of their right replies, with {answer}: measured exactly.")] = "",
+    reply: Annotated[
+        str, typer.Option(help="Form of their right replies, with {answer}, no end marker: measured exactly.")
+    ] = "",
     steps: Annotated[int, typer.Option(min=1, max=10_000, help="Optimizer steps on each selection.")] = 10,
     as_json: AsJson = False,
 ) -> None:

@@ -20,15 +20,19 @@ class Reward:
     """As written in the configuration."""
     needs_influence: bool
     """Whether questions must be probed against the dev gradient first."""
-    function: Callable[[Sequence[InfluenceScore], Sequence[Question]], Sequence[float]]
+    needs_dev: bool
+    """Whether its function takes the dev questions as a third argument."""
+    function: Callable[..., Sequence[float]]
     """The plug-in's function of all questions of an iteration."""
 
-    def of(self, scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> Sequence[float]:
-        """Compute the rewards of an iteration's questions, in order, from their scores and the questions.
+    def of(
+        self, scores: Sequence[InfluenceScore], questions: Sequence[Question], dev: Sequence[Question] = ()
+    ) -> Sequence[float]:
+        """Compute the rewards of an iteration's questions, in order, from their scores, the questions and the dev set.
 
         Raises ConfigError if the function does not return one reward per question.
         """
-        rewards = self.function(scores, questions)
+        rewards = self.function(scores, questions, dev) if self.needs_dev else self.function(scores, questions)
         if len(rewards) != len(questions):
             counts = f"{quantity(len(rewards), 'number')} for {quantity(len(questions), 'question')}"
             hint = "it must return one number per question, in their order"
@@ -37,7 +41,10 @@ class Reward:
 
 
 def find_reward(name: str) -> Reward:
-    """Find the reward called `name`; it needs influence scores unless its module sets `NEEDS_INFLUENCE = False`.
+    """Find the reward called `name`.
+
+    It needs influence scores unless its module sets `NEEDS_INFLUENCE = False`, and takes the dev questions if it sets
+    `NEEDS_DEV = True`.
 
     Raises ConfigError, with a list of the known rewards, if there is none.
     """
@@ -48,6 +55,7 @@ def find_reward(name: str) -> Reward:
     return Reward(
         name=name,
         needs_influence=bool(getattr(module, "NEEDS_INFLUENCE", True)),
+        needs_dev=takes_all and bool(getattr(module, "NEEDS_DEV", False)),
         function=function if takes_all else lambda scores, questions: [function(score) for score in scores],
     )
 

@@ -172,8 +172,8 @@ def prediction_study(
         answered = study.rows("rollouts", "rollouts", Rollout)
         if answers:
             answered = study.answers(fresh, answers, "prediction_study/step")
-        replies = _replies(study) if answers else []
-        measures = {"held_out": _exact_measure(study, replies)} if replies else _reweighted_measures(study, settings)
+        replies = right_replies(study) if answers else []
+        measures = {"held_out": exact_measure(study, replies)} if replies else _reweighted_measures(study, settings)
         measured, not_finite = effects.step_effects(
             names,
             answered,
@@ -254,7 +254,7 @@ def gradient_study(
     return study.work("gradient_study", gradients.VERSION, settings, produce, generator=writer, effects=effect_ref)
 
 
-def _replies(study: ScoredIteration) -> list[str]:
+def right_replies(study: ScoredIteration) -> list[str]:
     """Right replies to the held-out questions; empty if one of them is unknown."""
     from infuser_core.nano.exact import sound_reply
 
@@ -263,7 +263,7 @@ def _replies(study: ScoredIteration) -> list[str]:
     return replies if all(replies) else []
 
 
-def _exact_measure(study: ScoredIteration, replies: list[str]) -> Measure:
+def exact_measure(study: ScoredIteration, replies: list[str]) -> Measure:
     """The exact measure: probability of the right replies to the held-out questions, end token included."""
     tokenizer = study.run.pool.sampler(study.checkpoint).tokenizer
     end = [] if tokenizer.end_token is None else [tokenizer.end_token]
@@ -289,7 +289,7 @@ def selection_study(
     leave_out: bool = False,
 ) -> Work:
     """Train equally on selected and on random questions; measure held-out accuracy, exactly if `samples` is None."""
-    run, replies = study.run, [] if samples else _replies(study)
+    run, replies = study.run, [] if samples else right_replies(study)
     settings = selection.SelectionSettings(
         step=update_solver.settings_of(run.config, iteration=study.iteration).step,
         share=share,
@@ -310,7 +310,7 @@ def selection_study(
             study.rows("rollouts", "rollouts", Rollout),
             study.trainer,
             study.checkpoint,
-            _exact_measure(study, replies)
+            exact_measure(study, replies)
             if replies
             else effects.sampled_measure(answer_held_out, study.checkpoint, workspace),
             settings,

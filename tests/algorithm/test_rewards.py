@@ -30,7 +30,7 @@ def question(text: str = "Which is it?") -> Question:
 
 def of(reward: Reward, row: InfluenceScore) -> float:
     """Reward of a question beside one that has nothing in common with it."""
-    return reward.of([row, row], [question(), question("What else?")])[0]
+    return reward.of([row, row], [question(), question("What else?")], [question("Which one is it?")])[0]
 
 
 EXPECTED = {  # rewards at accuracy 0, 1/4, 1/2, 1
@@ -61,6 +61,15 @@ def test_random_rewards_know_nothing_of_the_solver_and_spread_evenly() -> None:
     values = reward.of([row] * 300, [question(text) for text in texts])
     assert values == reward.of([other] * 300, [question(text) for text in texts])
     assert 0 <= min(values) < 0.1 and 0.9 < max(values) < 1 and 0.4 < sum(values) / 300 < 0.6
+
+
+def test_similar_questions_earn_more_and_uncertain_ones_most() -> None:
+    texts = ["How fast is the cart?", "How fast is the train?", "Who wrote the law?"]
+    rows, dev = [score(0.5), score(0.25), score(0.5)], [question("How fast is a train?")]
+    similar = find_reward("bm25").of(rows, [question(text) for text in texts], dev)
+    assert similar[1] > similar[0] > similar[2] == 0
+    both = find_reward("bm25_uncertainty").of(rows, [question(text) for text in texts], dev)
+    assert both == [similar[0], similar[1] / 2, 0]
 
 
 def test_the_expected_rewards_exist() -> None:

@@ -23,7 +23,9 @@ def flops_by_iteration(root: Path, run: str, shape: Shape) -> dict[int, float]:
     with closing(Lens(Store(root), runs=[run])) as lens:
         flops = {int(row["iteration"]): float(row["flops"]) for row in lens.query(_TRAINED)}
         for row in lens.query(_SAMPLED):
-            flops[int(row["iteration"])] += shape.group_flops(int(row["prompt"]), row["lengths"])
+            # An iteration without a question trains nothing.
+            at = int(row["iteration"])
+            flops[at] = flops.get(at, 0.0) + shape.group_flops(int(row["prompt"]), row["lengths"])
     return flops
 
 

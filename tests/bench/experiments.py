@@ -60,11 +60,11 @@ EXPERIMENTS = (
 )
 KEEP = "store.keep={full: 1, weights_every: 0}"
 """A run's checkpoints that no table asks for are removed while it goes on: .04 GB of a run's .6 stay."""
-SETTINGS = ("nano-dev-pays.yaml", "nano-generator-lr.yaml", "nano-dev-size.yaml", "nano-budget.yaml")
+SETTINGS = ("nano-dev-pays.yaml", "nano-generator-lr.yaml", "nano-budget.yaml")
 """Sweeps over a setting, for which no claim waits: `infuser sweep FILE`, then `infuser report compare`."""
 STUDIED = ("nano-anisotropic.yaml", "nano-studies.yaml", "nano-scores.yaml", "nano-scores-worlds.yaml")
 """Sweeps without arms to compare: `infuser study` takes their runs, as the files say."""
-AT_EQUAL_COMPUTE = ("nano-curricula.yaml", "nano-curricula-worlds.yaml")
+AT_EQUAL_COMPUTE = ("nano-curricula.yaml", "nano-curricula-controls.yaml", "nano-curricula-worlds.yaml")
 """Sweeps whose arms are compared at equal compute: `make curricula`."""
 
 

@@ -1,11 +1,11 @@
-"""A difference between two arms over seeds: its interval, what it would take to settle it, and the verdict in words."""
+"""A difference between two arms over seeds: its interval, its p value, and the verdict in words."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,10 @@ class Difference:
         reach = float(stdtrit(seeds - 1, 0.975) + stdtrit(seeds - 1, 0.8))
         return reach * self.sd / math.sqrt(seeds)
 
-    def wanted(self) -> str:
-        """Seeds that would find a difference as large as the measured one."""
-        enough = (n for n in range(2, 1001) if self.detectable(n) <= abs(self.mean))
-        return str(next(enough, "more than 1000"))
+    @property
+    def p_value(self) -> float:
+        """Two-sided p of a mean of 0."""
+        return 2 * float(stdtr(self.seeds - 1, -abs(self.mean) / self.sd * math.sqrt(self.seeds)))
 
     def shown(self) -> str:
         """Mean and interval, and the count of seeds that agree."""
@@ -49,15 +49,25 @@ class Difference:
         )
         return f"{self.mean:+.3f} [{self.mean - self.half:+.3f}, {self.mean + self.half:+.3f}], {seeds}"
 
-    def verdict(self, *, printed: bool = True) -> str:
-        """Replicates where the interval is above 0, does not where it is below, else what would settle it."""
+    def verdict(self, *, corrected: float, printed: bool = True) -> str:
+        """Replicates above 0, does not below, both with `corrected` p under 0.05; else what the seeds could settle."""
         if self.mean > self.half and self.above is not None and self.above < self.needed * self.seeds:
             return f"interval above 0, but not in {self.needed:.0%} of seeds: fails as it was written before the runs"
+        if abs(self.mean) > self.half and corrected >= 0.05:
+            return f"{'above' if self.mean > 0 else 'below'} 0 alone, not when all are corrected"
         if abs(self.mean) > self.half:
             above = "replicates" if printed else "holds here; the paper prints no number"
             return above if self.mean > 0 else "does not"
-        power = f"{self.seeds} seeds find {self.detectable(self.seeds):.2f}"
-        return f"not settled: {self.wanted()} seeds for a difference of this size; {power}"
+        return f"not settled: {self.seeds} {self.unit} find {self.detectable(self.seeds):.2f} with 80% power"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p values, in the order of `p_values`: below 0.05, the family is wrong in 5% of cases at most."""
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = highest
+    return adjusted
 
 
 def paired(

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from paired import paired
+from paired import Difference, paired
 
 from infuser_core import settings
 from infuser_core.config.run import RunConfig
@@ -42,6 +42,7 @@ STUDIES = {
     "without": ("selection", "--iteration", "3", "--leave-out"),
 }
 GRADIENT = "a gradient per question"
+ORACLE = "label_oracle"
 SCORES = {
     PAPER: ("the paper's", GRADIENT),
     "raw_cosine": ("raw cosine", GRADIENT),
@@ -59,7 +60,7 @@ SCORES = {
     "embedding": ("embedding", "a forward pass over the text"),
     "bm25": ("BM25", "the text"),
     "random_order": ("random order", "nothing"),
-    "label_oracle": ("topic and key known", "an oracle"),
+    ORACLE: ("topic and key known", "an oracle"),
 }
 """Titles of scores and what they need besides the dev set."""
 Row = dict[str, Any]
@@ -71,15 +72,21 @@ def read_kept() -> list[Row]:
     return rows
 
 
-def collect(root: Path) -> list[Row]:
-    """The studies of the finished runs, in the order of the sweep files; what is kept is not taken again."""
-    kept = {row["run"]: row for row in read_kept()}
+def collect(root: Path) -> None:
+    """Take the studies of the finished runs and keep them, in the order of the sweep files; kept ones are not repeated."""
+    rows = {row["run"]: row for row in read_kept()}
     configs = [config for sweep in SWEEPS for config in read_sweep(ROOT / "configs" / "sweep" / f"{sweep}.yaml")]
-    finished = [
-        config for config in configs if config.run_name() in kept or Journal(root, config.run_name()).is_finished()
+    names = [config.run_name() for config in configs]
+    new = [
+        config
+        for config, name in zip(configs, names, strict=True)
+        if name not in rows and Journal(root, name).is_finished()
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda config: kept.get(config.run_name()) or _studies(config), finished))
+        for row in pool.map(_studies, new):
+            rows[row["run"]] = row
+            text = json.dumps([rows[name] for name in names if name in rows], separators=(",", ":"))
+            KEPT.write_text(text.replace('},{"world"', '},\n{"world"') + "\n", encoding="utf-8")
 
 
 def _studies(config: RunConfig) -> Row:
@@ -115,25 +122,56 @@ COLUMNS: dict[str, Callable[[Row, str], float]] = {
     "lost without it": _lost,
 }
 """Columns of the table; in all of them more is better."""
+COLUMN_NAMES = tuple(COLUMNS)
+
+
+NO_GRADIENT = tuple(name for name, (_, needs) in SCORES.items() if "gradient" not in needs and needs != "an oracle")
+HYPOTHESES = (
+    ("H1", "each other score", COLUMN_NAMES[:1], tuple(name for name in SCORES if name not in (PAPER, ORACLE))),
+    ("H2", "each score without a gradient", COLUMN_NAMES[1:2], NO_GRADIENT),
+    ("H3", "each score without a gradient", COLUMN_NAMES[3:], NO_GRADIENT),
+)
+"""Name in the sweep file, what the paper's score is expected to be ahead of, in which columns, and these scores."""
+
+
+def gap(rows: Sequence[Row], column: str, name: str, rivals: int) -> Difference:
+    """The paper's score minus another; the intervals of a column's rivals hold together at 95% (Bonferroni)."""
+    ours, own = ([COLUMNS[column](row, each) for row in rows] for each in (PAPER, name))
+    return paired(ours, own, level=1 - 0.05 / rivals)
+
+
+def hypotheses(rows: Sequence[Row], rivals: int) -> str:
+    """What the sweep file expects, and what came of it."""
+    sentences = []
+    for title, whom, columns, names in HYPOTHESES:
+        missed = [
+            f"`{name}` in {column}"
+            for column in columns
+            for name in names
+            if (difference := gap(rows, column, name, rivals)).mean <= difference.half
+        ]
+        result = f"not shown for {', '.join(missed)}" if missed else "held"
+        sentences.append(f"{title} (ahead of {whom} in {' and '.join(columns)}): {result}.")
+    return " ".join(sentences)
 
 
 def table(rows: Sequence[Row]) -> list[str]:
     """A world's scores as Markdown: the mean, and the paper's minus it with its interval."""
     names = [name for name in SCORES if all(name in row["prediction"] for row in rows)]
-    level = 1 - 0.05 / (len(names) - 1)
     lines = [f"| score | needs | {' | '.join(COLUMNS)} |", f"| :--- | :--- |{' ---: |' * len(COLUMNS)}"]
     for name in names:
         cells = [*SCORES[name]]
-        for of in COLUMNS.values():
-            ours, own = [of(row, PAPER) for row in rows], [of(row, name) for row in rows]
-            gap = paired(ours, own, level=level)
+        for column, of in COLUMNS.items():
+            one = gap(rows, column, name, len(names) - 1)
             difference = (
-                "" if name == PAPER else f"; {gap.mean:+.3f} [{gap.mean - gap.half:+.3f}, {gap.mean + gap.half:+.3f}]"
+                "" if name == PAPER else f"; {one.mean:+.3f} [{one.mean - one.half:+.3f}, {one.mean + one.half:+.3f}]"
             )
-            cells.append(f"{fmean(own):.3f}{difference}")
+            cells.append(f"{fmean(of(row, name) for row in rows):.3f}{difference}")
         lines.append("| " + " | ".join(cells) + " |")
     plain = {name: fmean(row["selection"][name] for row in rows) for name in (RANDOM, WORST, BEFORE)}
     lines += [
+        "",
+        hypotheses(rows, len(names) - 1),
         "",
         f"Accuracy after the same steps on random quarters {plain[RANDOM]:.3f}, on the paper's worst {plain[WORST]:.3f}, before any "
         f"step {plain[BEFORE]:.3f}.",
@@ -172,8 +210,7 @@ def main() -> None:
         "--measure", action="store_true", help="take the studies of INFUSER_STORE's finished runs first"
     )
     if parser.parse_args().measure:
-        text = json.dumps(collect(settings.store_root()), separators=(",", ":")).replace('},{"world"', '},\n{"world"')
-        KEPT.write_text(text + "\n", encoding="utf-8")
+        collect(settings.store_root())
     print("\n".join(section(read_kept())))
 
 

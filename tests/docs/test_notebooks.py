@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from launcher import ENVIRONMENT
 from nbclient import NotebookClient
 from places import ROOT
@@ -108,6 +109,7 @@ def test_the_lab_ends_where_the_readme_does() -> None:
     assert len(curve) == 5 and {" ".join(line.split()) for line in curve} <= {*shown}
 
 
+@pytest.mark.long
 def test_the_ranking_runs_on_other_questions_and_another_model(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -56,6 +56,7 @@ def test_order_and_the_last_bit_count_and_the_sign_of_zero_does_not() -> None:
     assert checksum(matrix(-torch.zeros(3))) == checksum(matrix(torch.zeros(3)))
 
 
+@pytest.mark.long
 def test_one_number_that_a_running_engine_has_wrong_is_noticed(tmp_path: Path) -> None:
     sampler = SpoiledSampler(nudged, dtype="float32", device="cpu", threads=1, worker=HF)
     sampler.load(make_checkpoint(tmp_path / "one"))

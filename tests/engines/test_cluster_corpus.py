@@ -90,6 +90,7 @@ def write_tables(folder: Path, books: Sequence[Path], workers: WorkerPool, *, ki
     assert not kill or (len(killed) == 2 and not killed["convert"] & killed["audit"])
 
 
+@pytest.mark.long
 def test_rows_of_a_cluster_whose_workers_die_are_those_of_one_machine(tmp_path: Path, ray_workers: WorkerPool):
     books = [tmp_path / f"book-{number}.pdf" for number in range(5)]
     for number, path in enumerate(books):

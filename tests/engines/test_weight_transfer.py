@@ -123,8 +123,10 @@ def test_a_role_has_one_place_and_its_memory_is_free_when_nobody_needs_it(board:
 @pytest.mark.parametrize("board", ["float32"], indirect=True)
 @pytest.mark.parametrize(("spoil", "told"), [
     ("missing", r"checksums of 1 of 25 tensors differ, e.g. model.layers.0.self_attn.o_proj"),
-    ("wrong", r"checksums of 1 of 25 tensors differ, e.g. model.layers.0.self_attn.o_proj"),
-    ("untied", r"checksums of 1 of 25 tensors differ, e.g. lm_head.weight"),
+    pytest.param(
+        "wrong", r"checksums of 1 of 25 tensors differ, e.g. model.layers.0.self_attn.o_proj", marks=pytest.mark.long
+    ),
+    pytest.param("untied", r"checksums of 1 of 25 tensors differ, e.g. lm_head.weight", marks=pytest.mark.long),
     ("stale", r"log-probabilities of 68 sampled tokens differ"),
 ])  # fmt: skip
 def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
@@ -136,7 +138,7 @@ def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
 
 
 @pytest.mark.parametrize("board", ["float32"], indirect=True)
-@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("level", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_engines_that_slept_hold_the_weights_again_before_they_sample(
     monkeypatch: pytest.MonkeyPatch, board: Board, anchor: Checkpoint, level: int
 ) -> None:

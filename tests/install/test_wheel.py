@@ -130,6 +130,7 @@ def test_the_version_is_the_same_everywhere(infuser: Infuser):
     assert citation["version"] == version
 
 
+@pytest.mark.long
 def test_strict_type_checkers_know_every_name_of_the_library(home: Path, tmp_path: Path):
     names = [f"infuser.{name}" for name in infuser_core.__all__]
     lines = ["import infuser_core as infuser", *(f"reveal_type({name})" for name in names)]

@@ -11,6 +11,7 @@ import torch
 from crash_points import begun, content, mismatches, orphans, repeated
 from launcher import Finished, Launcher, SmallRun, copy_store
 from peft import AutoPeftModelForCausalLM, PeftModel
+from small_store import query
 from transformers import AutoModelForCausalLM
 
 from infuser_core.store.adapter_files import CONFIG, WEIGHTS
@@ -171,6 +172,19 @@ def test_killed_near_the_anchor_it_ends_in_the_same_bits(launch: Launcher, small
     for entry in Journal(stores[0], "near").latest():
         record = json.loads((stores[0] / "artifacts" / entry.phase / entry.key / MANIFEST).read_text())
         assert ("anchor" in record["recipe"]["inputs"]) == entry.phase.startswith("update_")
+
+
+@pytest.mark.slow
+def test_a_reward_may_compare_with_the_dev_questions(launch: Launcher, small_run: SmallRun, tmp_path: Path) -> None:
+    store = begun(small_run, tmp_path / "store")
+    arguments = [*small_run.arguments[:-1], "similar", "--set", "cotrain.reward.name=bm25"]
+    assert (ended := launch(*arguments, store=store)).code == 0, ended.err
+    records = {
+        entry.phase: json.loads((store / "artifacts" / entry.phase / entry.key / MANIFEST).read_text())
+        for entry in Journal(store, "similar").latest()
+    }
+    assert records["update_generator"]["recipe"]["inputs"]["dev"] and "dev_gradient" not in records
+    assert len(query(store, "select distinct reward from generator_scores", run="similar")) > 2
 
 
 @pytest.mark.slow

@@ -72,17 +72,19 @@ def update_generator(
     workspace: Path,
     before: Checkpoint,
     anchor: Checkpoint | None = None,
+    dev: Sequence[Question] = (),
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
     """Turn rewards s(q) or rho_inv into advantages (eq:gen_advantage) and take AdamW steps of M documents each.
 
-    Documents whose rewards have no variance are left out of the steps. `anchor` is the base model for the KL term.
+    Documents whose rewards have no variance are left out of the steps. `anchor` is the base model for the KL term,
+    `dev` the dev questions for rewards that compare with them.
     Raises EngineError if no question has a finite reward, or no document a finite gradient.
     """
     excluded_ids = {row.rollout_id for row in questions if row.question_id in settings.left_out}
     rollouts = [row for row in rollouts if row.rollout_id not in excluded_ids]
     questions = [row for row in questions if row.rollout_id not in excluded_ids]
-    rewards = _compute_rewards(rollouts, questions, influence, settings)
+    rewards = _compute_rewards(rollouts, questions, influence, settings, dev)
     unrewarded = [
         NotFinite(group_id=rollout_id, quantity="reward", value=value, tensor="")
         for rollout_id, value in rewards.items()
@@ -141,6 +143,7 @@ def _compute_rewards(
     questions: Sequence[Question],
     influence: Sequence[InfluenceScore],
     settings: GeneratorSettings,
+    dev: Sequence[Question],
 ) -> dict[str, float]:
     """The reward of every rollout; NaN for a question whose score the reward needs and is not finite."""
     scores, reward = {row.question_id: row for row in influence}, find_reward(settings.reward)
@@ -151,7 +154,7 @@ def _compute_rewards(
         score = scores[question.question_id] if reward.needs_influence else None
         if score is None or (score.status != ScoreStatus.NOT_FINITE and is_finite(score.score)):
             rated.append(question)
-    values = reward.of([scores[question.question_id] for question in rated], rated)
+    values = reward.of([scores[question.question_id] for question in rated], rated, dev)
     by_rollout = {question.rollout_id: math.nan for question in generated}
     by_rollout |= {question.rollout_id: value for question, value in zip(rated, values, strict=True)}
     return {row.rollout_id: by_rollout.get(row.rollout_id, settings.invalid) for row in rollouts}
