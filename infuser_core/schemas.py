@@ -414,7 +414,7 @@ class DoubtShares:
     stray_markup: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with tags of HTML, or LaTeX outside formulas."""
     lost_words: float = field(default=0.0, metadata=SHARE_DETAIL)
-    """Share with a hole in a sentence, such as a full stop behind a blank."""
+    """Share with a gap in a sentence, such as a full stop after a space."""
     no_language: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with words of no language, because of a wrong font map or encoding."""
 

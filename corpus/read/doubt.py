@@ -99,7 +99,7 @@ HOLE = re.compile(
     rf"|,{_SPACE},(?=\s)|(?<=[a-z]),{_SPACE}?\.(?=\s*$|\s+[A-Z])|{_SPACE}\((?:see)?{_SPACE}*\)(?=[\s.,;:]|$)",
     re.MULTILINE,
 )
-"""Punctuation behind a blank, or brackets without text: a reference, a formula or a macro was lost."""
+"""Punctuation after a space, or brackets without text: a reference, a formula or a macro was lost."""
 EMPTY_CODE = re.compile(r"[^\n]*\n[\s>`~]*|(?s:.*\ninclude::\S+\[[^\n]*\]\n.*)")
 """A block of code without a line, or with an inclusion: what it includes is missing."""
 UNRESOLVED, CODE = re.compile(r"\[\?[\w.:/+-]+\\?\]"), re.compile(r"`[^`\n]+`")

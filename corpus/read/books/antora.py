@@ -51,11 +51,11 @@ def path_of(file: str, resource: str) -> str:
 
     The names of other books, which have two colons, stay as they are.
     """
-    found, parts = RESOURCE.match(resource), file.split("/")
-    if not found or "modules" not in parts or (found["family"] is None and not resource.endswith(".adoc")):
+    name, parts = RESOURCE.match(resource), file.split("/")
+    if not name or "modules" not in parts or (name["family"] is None and not resource.endswith(".adoc")):
         return resource
-    module = found["module"] or parts[parts.index("modules") + 1]
-    return f"/modules/{module}/{found['family'] or 'page'}s/{found['path']}"
+    module = name["module"] or parts[parts.index("modules") + 1]
+    return f"/modules/{module}/{name['family'] or 'page'}s/{name['path']}"
 
 
 @lru_cache(maxsize=8)

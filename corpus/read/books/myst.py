@@ -63,7 +63,7 @@ CODE = frozenset({"code", "code-block", "code-cell", "sourcecode", "ipython", "p
 SILENT = frozenset({"toctree", "tableofcontents", "bibliography", "index", "raw", "contents", "only"})
 """Directives that print none of the book's text."""
 FIGURES = frozenset({"figure", "image", "glue:figure"})
-"""Directives with the name of a picture behind them, and a caption below."""
+"""Directives with the name of a picture after them, and a caption below."""
 TITLED = re.compile(
     r"(?:prf:)?(?:theorem|lemma|definition|proposition|corollary|example|exercise|proof|remark|algorithm)"
 )

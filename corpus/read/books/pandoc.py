@@ -29,7 +29,7 @@ SKIPPED = "markup"
 SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
 ARGUMENT = re.compile(BRACED)
 COMMAND = re.compile(rf"\\(?P<name>[A-Za-z]+)\*?\s*(?P<option>{OPTION}\s*)?(?P<arguments>(?:{BRACED}\s*)+)$")
-"""A command with the arguments that pandoc found behind it."""
+"""A command with the arguments that follow it."""
 LETTER = re.compile(r"(?<![\\A-Za-z\d])[^\W\d_]")
 """A word outside of the names of commands and of lengths such as `3em`."""
 SILENT = re.compile(

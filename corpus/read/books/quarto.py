@@ -14,7 +14,7 @@ CITATION = re.compile(
     r"|(?<![\w\]\\])\[(?P<before>[^\[\]@\n]*?)(?P<works>-?(?<!\w)@[^\[\]\n]*\w)\](?!\()"
     r"|(?<![\w@`/.\\\[-])@(?P<name>[A-Za-z](?:[\w:./-]*\w)?)"
 )
-"""Works cited in brackets, with words before and behind them, or in a sentence; code is matched first."""
+"""Works cited in brackets, with words before and after them, or in a sentence; code is matched first."""
 KEY = re.compile(r"@([\w:./-]*\w)")
 
 
@@ -28,9 +28,9 @@ def resolve(text: str, targets: Targets) -> str:
     """Replace references to sections by their titles, and citations by what the book prints."""
 
     def title(reference: re.Match[str]) -> str:
-        known = targets.tree.titles.get((reference["label"] or reference["typed"]).lower())
+        heading = targets.tree.titles.get((reference["label"] or reference["typed"]).lower())
         words = "" if reference["label"] else "Section "
-        return f"{words}“{known}”" if known else reference[0]
+        return f"{words}“{heading}”" if heading else reference[0]
 
     def cited(citation: re.Match[str]) -> str:
         works = targets.tree.works

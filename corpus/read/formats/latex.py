@@ -152,8 +152,8 @@ def _plain_theorems(text: str) -> str:
         name = definition["name"] or definition["box"]
         if not name:
             return r"\newtheorem"
-        found = SETTING.finditer((definition["settings"] or definition["counted"] or "")[1:])
-        settings = {each["key"].strip(): each["value"].strip("{} \n") for each in found}
+        options = (definition["settings"] or definition["counted"] or "")[1:]
+        settings = {each["key"].strip(): each["value"].strip("{} \n") for each in SETTING.finditer(options)}
         title = definition["title"][1:-1] if definition["box"] else settings.get("name") or settings.get("title")
         shared = next((settings[key] for key in SHARED if key in settings), "")
         within = next((settings[key] for key in WITHIN if key in settings), "")
