@@ -34,6 +34,7 @@ _MAX_REJECTED = 5
 _OF_PAGES = "marker or docling (corpus.convert.helper), which read the printed page"
 _READERS: Mapping[str, str] = {
     Doubtful.FORMULA: _OF_PAGES,
+    Doubtful.TABLE: _OF_PAGES,
     Doubtful.SIGN: f"OCR (`pip install 'infuser[scans]'`), or {_OF_PAGES}",
     Doubtful.WORD: f"OCR (`pip install 'infuser[scans]'`), or {_OF_PAGES}",
 }

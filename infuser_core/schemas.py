@@ -409,6 +409,8 @@ class DoubtShares:
     """Share for any reason; above `corpus.chunk.max_doubt` the chunk is dropped."""
     garbled_formula: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with a formula that the converter marked as unreadable, or that lost an operand or a base."""
+    torn_table: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with cells of a table whose rows or columns the converter could not tell apart."""
     unmapped_sign: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with a sign that has no Unicode value."""
     stray_markup: float = field(default=0.0, metadata=SHARE_DETAIL)

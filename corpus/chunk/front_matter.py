@@ -16,7 +16,7 @@ from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel
 from infuser_core.schemas import Page
 
-RULES = 7
+RULES = 8
 """Version of the rules, for recipes: the titles below, and the subsections that are excluded with them."""
 
 FRONT = re.compile(
@@ -27,6 +27,15 @@ FRONT = re.compile(
     r"|\u76ee\u5f55|\u76ee\u6b21|\u524d\u8a00|\u5e8f\u8a00?|\u81f4\u8c22",
     re.IGNORECASE,
 )
+_WORK = r"(?:this|the) (?:book|manual|guide|document|tutorial|handbook|text)"
+ABOUT = re.compile(
+    rf"typographic(?:al)? conventions|document conventions|(?:conventions|terminology) (?:used )?in {_WORK}"
+    rf"|intended audience.*|who should read {_WORK}|how to (?:use|read) {_WORK}"
+    rf"|how {_WORK} is (?:organi[sz]ed|structured)"
+    rf"|(?:organi[sz]ation|structure|outline|scope|purpose) of {_WORK}|about {_WORK}",
+    re.IGNORECASE,
+)
+"""Titles, at any level, of sections about the book itself."""
 BACK = re.compile(
     r"(?:.* )?index(?: of .*)?|references|(?:.* )?bibliography|works cited|literature(?: list)?|list of references"
     r"|further reading|glossary(?: of .*)?"
@@ -139,6 +148,8 @@ def _reason_of_title(title: str, parts: Sequence[Section], place: int, depth: in
             for each in [each for each in parts if each.start >= end][:1]
         )
         return Discard.BACK_MATTER if is_list and is_last else None
+    if ABOUT.fullmatch(title):
+        return Discard.FRONT_MATTER
     if not part.path or level_of(part) > depth:
         return None
     if FRONT.fullmatch(title):

@@ -1,9 +1,9 @@
 """Doubt: the share of a text that may read differently than its book, by the reason.
 
-A paragraph is doubtful if it has a formula that the converter marked as unreadable or that lost an operand, a sign
-without a Unicode value, markup of its source, a hole in a sentence, or words of no language. A question about such a
-paragraph may ask for what the book does not say: a chunk with too much doubt does not enter the pool, and a book that
-loses too much of its text is read by another converter.
+A paragraph is doubtful if it has a formula that the converter marked as unreadable or that lost an operand, cells of a
+table that was not assembled, a sign without a Unicode value, markup of its source, a hole in a sentence, or words of no
+language. A question about such a paragraph may ask for what the book does not say: a chunk with too much doubt does not
+enter the pool, and a book that loses too much of its text is read by another converter.
 """
 
 import re
@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-RULES = "doubt-3"
+RULES = "doubt-4"
 """Name and version of the rules by which a paragraph is doubtful, for recipes."""
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
 UNREAD = (MARK, "<!-- formula-not-decoded -->")
 """That comment, and docling's."""
+TORN_TABLE = "<!-- torn table -->"
+"""Comment in the Markdown after a block with cells of a table whose rows or columns are unknown."""
 
 
 LARGE_LOSS = 1 / 3
@@ -30,6 +32,7 @@ class Doubtful(StrEnum):
     """Reasons to doubt a paragraph, by the columns of `schemas.DoubtShares`; the first one that holds counts."""
 
     FORMULA = "garbled_formula"
+    TABLE = "torn_table"
     SIGN = "unmapped_sign"
     MARKUP = "stray_markup"
     HOLE = "lost_words"
@@ -129,6 +132,8 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
     """The fault of a single formula, sign or tag in a paragraph."""
     if any(mark in paragraph for mark in UNREAD):
         return Doubtful.FORMULA
+    if TORN_TABLE in paragraph:
+        return Doubtful.TABLE
     signs = {sign for sign in set(paragraph) if unicodedata.category(sign) in MEANINGLESS and not sign.isspace()}
     if signs or GLYPHS.search(paragraph):
         return Doubtful.SIGN

@@ -116,16 +116,16 @@ def vocabulary(texts: Iterable[str]) -> Counter[str]:
 def _render_block(block: TextBlock, words: Counter[str], *, wraps: bool) -> Part:
     """Render one block; `wraps`: divided lines of code are joined.
 
-    `doubt.MARK` follows a formula that could not be read, except in a heading. In a listing it is in the place of each
-    such sign: behind the fence it would keep the fence open.
+    Its mark of doubt follows a block, except a heading. In a listing `doubt.MARK` is in the place of each sign that
+    could not be read: behind the fence it would keep the fence open.
     """
     first = block.lines[0]
     is_listing = block.kind is BlockKind.LISTING and (len(block.lines) > 1 or bool(MARKUP.match(first.text)))
-    if block.garbled and not is_listing:
+    if block.mark and not is_listing:
         lines = tuple(replace(line, text=line.text.replace(GARBLED, "").strip()) for line in block.lines)
         rows = tuple(tuple(cell.replace(GARBLED, "") for cell in row) for row in block.rows)
-        text, starts = _render_block(replace(block, lines=lines, rows=rows, garbled=False), words, wraps=wraps)
-        return text if block.kind is BlockKind.HEADING else f"{text} {MARK}", starts
+        text, starts = _render_block(replace(block, lines=lines, rows=rows, mark=""), words, wraps=wraps)
+        return text if block.kind is BlockKind.HEADING else f"{text} {block.mark}", starts
     if block.kind is BlockKind.HEADING:
         # Escape number signs at the end of a title, which Markdown would read as the heading's closing sequence.
         title = re.sub(r"(#+)$", r"\\\1", first.text)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 
+from corpus.read.doubt import TORN_TABLE
 from corpus.read.formulas.displays import begins_display, ends_display
 from corpus.read.headings import CAPTION, CONTENTS_LINE
 from corpus.read.lines import PdfCell, PdfLine
@@ -22,7 +23,7 @@ MARGINAL = re.compile(r"\[[A-Z][^\]]*\]|\([\dA-Z][\d.]*[a-z]?\)")
 """A note at the right margin of a line, such as the number of a formula."""
 ALIGNED = 1.0
 """Largest distance between the left edges of cells of one column, points."""
-WORD = re.compile(r"[^\W\d_]{3,}")
+WORD = re.compile(r"(?<![\\^_{\w])[^\W\d_]{3,}")
 MIN_CELL_CHARS = 2.5
 """Least mean length of a table's cells, characters; scattered formulas have shorter ones."""
 SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
@@ -38,6 +39,10 @@ PARAGRAPH_GAP = 1.3
 """Distance between two lines that separates paragraphs, in units of the usual distance."""
 MOST_INDENT = 3
 """Largest indentation of the first line of a paragraph, in units of the font size."""
+RISE, MOST_LINES = 0.3, 10
+"""Least and largest height of a cell's line above the last line of the cell to its left, in units of the font size."""
+WIDE_SPACE = 2
+"""Least gap between two cells of a line that fills its column, in units of the font size."""
 HEAD_CHARS = 25
 """Longest line that may be a column head of a floating table or figure, characters."""
 
@@ -60,8 +65,8 @@ class TextBlock:
     lines: tuple[PdfLine, ...]
     rows: tuple[tuple[str, ...], ...] = ()
     """Cells of a table by row; empty for other kinds."""
-    garbled: bool = False
-    """Whether the block has a formula that could not be read."""
+    mark: str = ""
+    """Comment that follows the block in the Markdown if it may read differently than the book: one of `doubt`."""
 
 
 def _table_at(lines: Sequence[PdfLine], start: int) -> TextBlock | None:
@@ -99,7 +104,7 @@ def _table_at(lines: Sequence[PdfLine], start: int) -> TextBlock | None:
 
 def _may_belong(lines: Sequence[PdfLine], start: int, place: int) -> bool:
     line = lines[place]
-    if line.level or line.page != lines[start].page:
+    if line.level or line.page != lines[start].page or CAPTION.match(line.text):
         return False
     # A line of code with one cell belongs to the table only below a later cell of the first row.
     in_column = any(abs(line.x0 - cell.x0) < ALIGNED for cell in lines[start].cells[1:])
@@ -177,7 +182,7 @@ def blocks_of(pages: Sequence[list[PdfLine]], body: float) -> list[TextBlock]:
             else:
                 blocks.append(TextBlock(kind=_kind_of(page[place]), lines=(page[place],)))
             place += 1
-    return _move_floats(_demote_lone_stars(blocks), body)
+    return _move_floats(mark_torn_tables(_demote_lone_stars(blocks)), body)
 
 
 def _demote_lone_stars(blocks: Sequence[TextBlock]) -> list[TextBlock]:
@@ -257,8 +262,10 @@ def _begins(block: TextBlock, line: PdfLine) -> bool:
         return ends_sentence or block.kind is BlockKind.ITEM
     if not ends_sentence:
         is_below_item = block.kind is BlockKind.ITEM and line.x0 < block.lines[0].x0 - line.size / 2
-        ends_item = is_below_item and not _is_full(above, line)
-        return ends_item or ends_display(above, line) or begins_display(above, line)
+        # Capital letters are wider than the line's mean letter.
+        is_short = not _is_full(above, line, slack=line.size)
+        ends_line = is_short and (is_below_item or line.text[:1].isupper())
+        return ends_line or ends_display(above, line) or begins_display(above, line)
     if above.bold != line.bold:
         return True
     indent = line.x0 - above.x0
@@ -269,10 +276,10 @@ def _begins(block: TextBlock, line: PdfLine) -> bool:
     return abs(indent) > 0.7 * line.size or not _is_full(above, line)
 
 
-def _is_full(above: PdfLine, line: PdfLine) -> bool:
+def _is_full(above: PdfLine, line: PdfLine, *, slack: float = 1.0) -> bool:
     """Whether the next line's first word would not have fitted: the margin ended the line above, not the author."""
     width = (line.x1 - line.x0) / max(len(line.text), 1)
-    return above.x1 + width * (len(line.text.split(" ", 1)[0]) + 1) > above.margin - 1
+    return above.x1 + width * (len(line.text.split(" ", 1)[0]) + 1) > above.margin - slack
 
 
 def _flows_on(block: TextBlock, line: PdfLine) -> bool:
@@ -291,6 +298,58 @@ def _flows_on(block: TextBlock, line: PdfLine) -> bool:
     return len(block.lines) > 1 and above.font == line.font and _is_full(above, line) and flush
 
 
+def mark_torn_tables(blocks: Sequence[TextBlock]) -> list[TextBlock]:
+    """Mark the blocks with cells of a table that was not assembled, or whose cells have several lines.
+
+    A line to the right of the one before, and higher, is in another cell. A row of words between wide gaps belongs to a
+    table if it has three cells, is a line alone, or is next to other rows of one.
+    """
+    rows = [(place, line) for place, block in enumerate(blocks) for line in block.lines]
+    torn = {
+        place for (one, above), (other, line) in pairwise(rows) if _is_beside(above, line) for place in (one, other)
+    }
+    torn |= {place for place, block in enumerate(blocks) if block.kind is BlockKind.TABLE and _divides_cells(block)}
+    tables = torn | {place for place, block in enumerate(blocks) if block.kind is BlockKind.TABLE}
+    for place, block in enumerate(blocks):
+        cells = max(map(_count_cells, block.lines)) if block.kind in (BlockKind.PARAGRAPH, BlockKind.ITEM) else 0
+        is_short = len(block.lines) == 1 and not SENTENCE_END.search(block.lines[0].text)
+        if cells > 2 or (cells == 2 and (is_short or tables & {place - 1, place, place + 1})):
+            torn.add(place)
+    return [replace(block, mark=TORN_TABLE) if place in torn else block for place, block in enumerate(blocks)]
+
+
+def _is_beside(above: PdfLine, line: PdfLine) -> bool:
+    """Whether a line of words is higher than the words before it, and to their right."""
+    is_right = line.page == above.page and line.column == above.column and line.x0 > above.x1
+    is_higher = is_right and RISE * line.size < line.y - above.y < MOST_LINES * line.size
+    return is_higher and not line.mono and bool(WORD.search(above.text)) and len(WORD.findall(line.text)) > 1
+
+
+def _count_cells(line: PdfLine) -> int:
+    """Number of cells of a line that may be a row of a table: all have words, none ends a sentence or is a label."""
+    texts = [cell.text for cell in line.cells]
+    # A full line with wide spaces is justified.
+    gaps = [right.x0 - left.x1 for left, right in pairwise(line.cells)]
+    is_justified = line.x1 > line.margin - ALIGNED and max(gaps, default=0) < WIDE_SPACE * line.size
+    is_row = not (is_justified or LABEL.match(texts[0]) or _has_margin(line) or CONTENTS_LINE.search(line.text))
+    is_row = is_row and all(map(WORD.search, texts)) and not any(map(SENTENCE_END.search, texts[:-1]))
+    return len(texts) if is_row else 0
+
+
+def _divides_cells(table: TextBlock) -> bool:
+    """Whether a row continues a sentence of the row above, whose cell was full: both are lines of one cell."""
+    for above, line in pairwise(table.lines if len(table.lines) > 2 else ()):
+        pairs = ((cell, below) for cell in above.cells for below in line.cells if len(line.cells) > 1)
+        for cell, below in pairs:
+            if abs(below.x0 - cell.x0) < ALIGNED and cell.text[0].isupper() and below.text[0].islower():
+                width = (below.x1 - below.x0) / max(len(below.text), 1)
+                end = max(c.x1 for row in table.lines for c in row.cells if abs(c.x0 - cell.x0) < ALIGNED)
+                is_full = cell.x1 + width * (len(below.text.split(" ", 1)[0]) + 1) > end
+                if is_full and not SENTENCE_END.search(cell.text):
+                    return True
+    return False
+
+
 def _move_floats(blocks: Sequence[TextBlock], body: float) -> list[TextBlock]:
     """Move footnotes, tables and figures with captions after the paragraph that they interrupt."""
     result: list[TextBlock] = []
@@ -300,7 +359,8 @@ def _move_floats(blocks: Sequence[TextBlock], body: float) -> list[TextBlock]:
         place += 1
         while stop := _resumes_at(first, blocks, place, body):
             floats += blocks[place:stop]
-            first = replace(first, lines=first.lines + blocks[stop].lines)
+            rest = blocks[stop]
+            first = replace(first, lines=first.lines + rest.lines, mark=first.mark or rest.mark)
             place = stop + 1
         result += [first, *floats]
     return result

@@ -36,6 +36,8 @@ from corpus.read.formulas.stacks import mark_stacks
 from corpus.read.printed import OutlineEntry, PdfContent, Piece
 
 TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
+OFFICE_BULLETS = dict.fromkeys((0xF06E, 0xF09F, 0xF0A7, 0xF0A8, 0xF0B7, 0xF0D8), 0x2022)
+"""Bullets of the fonts Symbol and Wingdings, whose signs have no Unicode values."""
 AXIS = 0.25
 """Height above the baseline of the axis on which mathematical symbols are centred, in units of the font size."""
 RULE_SLACK = 0.7
@@ -133,7 +135,7 @@ class _PageReader:
 
     def __init__(self, textpage: Any, drawings: PageDrawings, gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
-        self.codes = codes_of(textpage)
+        self.codes = [OFFICE_BULLETS.get(code, code) for code in codes_of(textpage)]
         self.rect = raw.FS_RECTF()
         self.address, self.rect_address = ctypes.cast(textpage, ctypes.c_void_p), ctypes.addressof(self.rect)
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
@@ -166,8 +168,10 @@ class _PageReader:
             self.scripts.update(self._typographic_scripts())
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
         # TeX's monospaced fonts draw the keyboard's ` and ' as curly quotes; program code needs those of the keyboard.
+        # A font that also has straight quotes prints what its author typed.
+        straight_fonts = {self.fonts.of(index)[0] for index, code in enumerate(self.codes) if code in TYPED.values()}
         for index, code in enumerate(self.codes):
-            if code in TYPED and self.fonts.of(index)[2]:
+            if code in TYPED and self.fonts.of(index)[2] and self.fonts.of(index)[0] not in straight_fonts:
                 self.codes[index] = TYPED[code]
 
     def _mark_unknown_hyphens(self) -> None:
@@ -400,6 +404,8 @@ class _PageReader:
         advance = max((width - blanks) / max(inked, 1), 0.1)
         parts, start = [], first
         for before, after, gap in gaps:
-            parts += [self._text(start, before + 1), " " * max(1, round(gap / advance))]
+            # PDFium inserts a space also between the letters of a listing with wide letter spacing.
+            inserted = all(raw.FPDFText_IsGenerated(self.textpage, place) for place in range(before + 1, after))
+            parts += [self._text(start, before + 1), " " * max(not inserted, round(gap / advance))]
             start = after
         return "".join([*parts, self._text(start, last)])

@@ -6,10 +6,11 @@ the end of a page meet none of these conditions, however often they recur.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from corpus.read.formulas.stacks import is_formula
 from corpus.read.lines import PdfLine, body_size, title_key
@@ -22,7 +23,7 @@ PAGE_NUMBER = re.compile(
 CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
 """Notes, at any height, that a listing or a table continues on another page."""
 LINES = 4
-"""Most lines of a running head."""
+"""Most lines of a running head; its left, middle and right parts are on one."""
 MIN_REPEATS = 3
 """Least number of pages with the same text at their edge for it to be a running head."""
 OFTEN = 0.3
@@ -114,11 +115,12 @@ def _edges(page: Sequence[PdfLine], body: float) -> dict[int, _Edge]:
     ranked = sorted(range(len(page)), key=lambda place: -page[place].y)
     number_alone = len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
     edges: dict[int, _Edge] = {}
-    for edge in (ranked[: LINES + 1], ranked[: -LINES - 2 : -1]):
-        lines = [page[place] for place in edge]
+    for edge in (ranked, ranked[::-1]):
+        level = [abs(page[one].y - page[other].y) < NEAR for one, other in pairwise(edge)]
+        rows = [0, *accumulate(not is_level for is_level in level)]
+        lines = [page[place] for place, row in zip(edge, rows, strict=False) if row <= LINES]
         gaps = [abs(a.y - b.y) > APART * max(a.size, b.size) for a, b in pairwise(lines)]
-        level = [abs(a.y - b.y) < NEAR for a, b in pairwise(lines)]
-        for depth, line in enumerate(lines[:LINES]):
+        for depth, line in enumerate(lines[: bisect_left(rows, LINES)]):
             # A head may have several lines, or a left and a right part.
             is_apart = any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or number_alone
             edges[edge[depth]] = _edge(line, is_apart=is_apart, body=body)

@@ -90,7 +90,7 @@ def test_a_scan_that_marker_fails_on_has_both_reasons(tmp_path, job, code):
 def test_garbled_formulas_go_to_marker_and_stay_where_there_is_none(tmp_path, job):
     seen = converted(formulas(tmp_path / "a.pdf"), job(WRITES))
     assert seen.chosen == "marker: garbled_formula: on pages with 100% of the text, such as {!r}".format(
-        "x = = ( a + b ) / 0 - q ^ r [ s ] = < k > + u v w x = = ( a "
+        "x = = ( a + b ) / 3 - q ^ r [ s ] = < k > + u v w x = = ( a "
     )
     kept = converted(tmp_path / "a.pdf", job(None))
     assert kept.status == "converted" and "marker could not help" in kept.chosen

@@ -237,7 +237,7 @@ def test_signs_of_the_font_of_blackboard_letters_are_no_codes(tmp_path):
 )
 def test_scripts_and_roots_without_a_base_and_letters_set_apart_are_marked(text):
     line = lines_of([piece(text)], 0)[0]
-    assert mark_garbled_blocks([TextBlock(kind=BlockKind.PARAGRAPH, lines=(line,))], 10.0)[0].garbled
+    assert mark_garbled_blocks([TextBlock(kind=BlockKind.PARAGRAPH, lines=(line,))], 10.0)[0].mark
 
 
 def test_a_tall_bar_that_is_put_together_from_pieces_is_one():

@@ -356,8 +356,8 @@ def test_bullets_without_a_text_are_marked():
         return TextBlock(kind=BlockKind.ITEM, lines=(line,))
 
     made = mark_garbled_blocks([text("\u2022 One"), text("\u2022"), text("\u2022 )"), text("\u2022 Two")], 10)
-    assert [each.garbled for each in made] == [False, True, False, False]
-    assert not any(each.garbled for each in mark_garbled_blocks([text("\u2022 One"), text("\u2022")], 10))
+    assert [bool(each.mark) for each in made] == [False, True, False, False]
+    assert not any(each.mark for each in mark_garbled_blocks([text("\u2022 One"), text("\u2022")], 10))
 
 
 def test_a_listing_keeps_its_indentation_over_pages_with_other_margins(tmp_path):

@@ -431,3 +431,36 @@ def test_text_at_the_edge_below_an_item_without_a_full_stop_and_a_bold_line_begi
     canvas.save()
     text = read(tmp_path / "a.pdf")
     assert "- bold: the ridge is near\n\n00 timber" in text and text.endswith(f"{line}.\n\nExamples.\n")
+
+
+def test_lines_that_end_before_the_margin_without_a_full_stop_stay_apart(tmp_path):
+    """The author ended them: settings, a title above its text."""
+    lines = [(72.0, 700.0 - 12 * row, FILLER[:96]) for row in range(12)]
+    short = [
+        "Mooring of barges",
+        "The ropes are made fast before the tide turns, and the planks are laid when the",
+        "crew",
+    ]
+    settings = ["DepthOfBerth = 4", "LengthOfQuay = 90"]
+    rows = [(72.0, 540.0 - 12 * row, text) for row, text in enumerate([*short, "", *settings])]
+    blocks = drawn(tmp_path / "a.pdf", [*lines, *rows]).strip().split("\n\n")
+    assert blocks[1:] == [short[0], f"{short[1]} {short[2]}", *settings]
+
+
+def test_wide_letter_spacing_of_a_listing_is_no_blank(tmp_path):
+    """Typesetters centre each word of a listing in its cells, which leaves a gap before the next sign."""
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Courier", 10)
+    for row, words in enumerate((["open", "(", "gate", ",", " 2", ");"], ["gate", ".", "close", "();"])):
+        x = 72.0
+        for word in words:
+            x += 7.0 * (len(word) - len(word.lstrip()))
+            canvas.drawString(x, 700 - 12 * row, word.lstrip(), charSpace=0.6)
+            x += 6.6 * len(word.lstrip()) + 1.4
+    canvas.save()
+    assert read(tmp_path / "a.pdf", min_page_chars=1) == "```\nopen(gate, 2);\ngate.close();\n```\n"
+
+
+def test_curly_quotes_of_a_typewriter_font_with_straight_ones_are_as_typed(tmp_path):
+    rows = [(72.0, 700.0, "name = 'tide'"), (72.0, 688.0, "read(\u2018tide\u2019)")]
+    assert drawn(tmp_path / "a.pdf", rows, "Courier") == "```\nname = 'tide'\nread(\u2018tide\u2019)\n```\n"

@@ -156,3 +156,20 @@ def test_a_listing_that_is_continued_on_the_next_page_is_one(tmp_path):
     made = book(tmp_path / "a.pdf", pages)
     assert made.markdown.count("```") == 2 and "call(a, 5);\ncall(b, 0);" in made.markdown, made.markdown
     assert [(row.text, row.reason) for row in made.removed] == [(onward, "running_head"), (back, "running_head")]
+
+
+def test_a_foot_of_three_lines_with_several_parts_is_no_text(tmp_path):
+    parts = [
+        (520, 60, "{}"),
+        (300, 60, "Draft"),
+        (72, 60, "Copyright of the port"),
+        (72, 48, "All rights"),
+        (72, 36, "a"),
+    ]
+    pages = [
+        [*prose(number), *((x, y, "Times-Roman", text.format(number + 1)) for x, y, text in parts)]
+        for number in range(8)
+    ]
+    reading = book(tmp_path / "a.pdf", pages)
+    assert "Copyright" not in reading.markdown and "Draft" not in reading.markdown
+    assert sum(row.text == "Copyright of the port" for row in reading.removed) == 8

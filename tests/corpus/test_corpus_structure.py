@@ -187,3 +187,11 @@ def test_a_section_on_references_is_no_list_of_sources(code: str):
         "## References",
         "# Bibliography",
     ]
+
+
+@pytest.mark.parametrize(
+    "title", ["1.2 Typographical conventions", "1.3 How this manual is organized", "About this guide"]
+)
+def test_sections_about_the_book_itself_are_left_out_at_any_level(title):
+    text = f"# 1 Sluices\n\n{BODY}\n\n## {title}\n\nBold words are keys.\n\n## 1.4 Conventions of signs\n\n{BODY}\n"
+    assert titles(text) == [f"## {title}"]

@@ -168,3 +168,14 @@ def test_numbers_in_the_margin_are_line_numbers_and_those_of_a_table_are_its_fir
     canvas.save()
     reading = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=9))
     assert [(row.page, row.text) for row in reading.removed] == [(0, str(row + 1)) for row in range(12)]
+
+
+def test_a_bullet_of_an_office_font_begins_an_item(tmp_path):
+    path = bitmaps(
+        tmp_path / "a.pdf",
+        dict.fromkeys("ilt", (280, 0, 700)),
+        [(72, 700, 10, "~ Silt and clay"), (72, 688, 10, "~ Gravel")],
+        valued=True,
+    )
+    path.write_bytes(path.read_bytes().replace(b"<7e> <007e>", b"<7e> <f0b7>"))
+    assert read(path) == ["- Silt and clay", "- Gravel"]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from corpus.read.doubt import MARK
 from corpus.read.formulas.signs import EXTENSION, GARBLED, RELATIONS
 from corpus.read.paragraphs import SENTENCE_END, BlockKind, TextBlock
 from corpus.read.printed import Piece
@@ -22,7 +23,7 @@ WORD = re.compile(r"(?<![\\^_{\w])[^\W\d_]{3,}")
 BRACKETS = {**dict.fromkeys("([{\u230a\u2308\u27e8", 1), **dict.fromkeys(")]}\u230b\u2309\u27e9", -1)}
 LOOSE = re.compile(
     r"(?<![\w`^~])[\u02c6\u02dc\u00af\u02d9\u00b4](?![`^~])"
-    r"|(?:^|[^\w\s] )[_^]\{|\u221a_|(?:(?<!\S)[^\W\d_] ){6}"
+    r"|(?:^|[^\w\s] )[_^]\{|\u221a_|(?:(?<!\S)[^\W\d_] ){4}"
 )
 """Accents without a letter, scripts and roots without a base, and spaced letters."""
 BARS = re.compile(r"[|\u2016]")
@@ -117,7 +118,7 @@ def mark_garbled_blocks(blocks: Sequence[TextBlock], body: float) -> list[TextBl
         if (open_ends or fragments) and any(is_formula(_whole(blocks[number])) for number in run):
             doubtful.update(run)
         run = []
-    return [replace(block, garbled=True) if place in doubtful else block for place, block in enumerate(blocks)]
+    return [replace(block, mark=MARK) if place in doubtful else block for place, block in enumerate(blocks)]
 
 
 def _divides(before: TextBlock, block: TextBlock, after: TextBlock, body: float) -> bool:
