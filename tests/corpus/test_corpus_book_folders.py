@@ -86,11 +86,14 @@ BOOKS: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "sphinx": (
         {
-            "index.rst": "Book\n====\n\n.. toctree::\n   :maxdepth: 2\n\n   zeta\n   Named <alpha>\n",
+            "index.rst": "Book\n====\n\n.. toctree::\n   :maxdepth: 2\n\n   zeta\n   Named <alpha>\n   page\n   cells\n",
             "zeta.rst": "Zeta\n====\n\nText.\n",
             "alpha.rst": "Alpha\n=====\n\nText.\n",
+            "page.md": "# Page\n\nText.\n",
+            "cells.ipynb": '{"cells": [{"cell_type": "markdown", "metadata": {}, "source": "# Cells\\n\\nText."}], '
+            '"metadata": {}, "nbformat": 4, "nbformat_minor": 5}',
         },
-        ["# Book", "# Zeta", "# Alpha"],
+        ["# Book", "# Zeta", "# Alpha", "# Page", "# Cells"],
     ),
     "quarto": (
         {

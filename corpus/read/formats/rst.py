@@ -9,6 +9,8 @@ from corpus.read.books.order import order_by_contents, resolve_name
 from corpus.read.books.references import Targets, resolving
 
 SUFFIXES = (".rst", ".rest")
+PAGES = (*SUFFIXES, ".md", ".ipynb")
+"""Endings of pages that a toctree may list without their ending."""
 INCLUDE = re.compile(r"(?m)^[ \t]*\.\. include:: *(?P<name>\S+)[ \t]*$")
 TOCTREE = re.compile(r"(?m)^([ \t]*)\.\. toctree::.*\n((?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*)")
 ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
@@ -74,7 +76,7 @@ def _toctree_entries(tree: BookTree, name: str) -> list[str]:
     lines = [line.strip() for match in TOCTREE.finditer(tree.text(name)) for line in match[2].splitlines()]
     matches = [ENTRY.fullmatch(line) for line in lines if line and not line.startswith(":")]
     targets = [match["target"] or match["plain"] for match in matches if match]
-    return [path for target in targets if (path := resolve_name(tree, name, target, SUFFIXES))]
+    return [path for target in targets if (path := resolve_name(tree, name, target, PAGES))]
 
 
 def _collect_depths(tree: BookTree, name: str, depths: dict[str, int], depth: int) -> None:
