@@ -47,6 +47,7 @@ def of_latex(tmp_path, body, head=HEAD):
         (r"It is \loop here, $\loop$.", "It is \\[?loop\\]here, $\\textrm{[?loop]}$."),
         ("\\askbox{Why is \\emph{mud} \\deep{wet}?\n\nSay so.}", "Why is *mud* wet?\n\nSay so."),
         (r"\open \step{1}{A or B} \close", "\\[?step\\]"),
+        (r"\task{How wet is mud?}{} \reply{}{It is wet.}", "How wet is mud? It is wet."),
         (r"It turns \rotatebox{90}{upright} \vgap{3em} now.", "It turns upright now."),
         ("\\newglossaryentry{x}\n{name=neg, description={A sign \\foo}}\n\nText.", "Text."),
         (

@@ -132,9 +132,12 @@ def definitions_for(omissions: Sequence[Omission]) -> bytes:
         has_text = skip is not None and (LETTER.search(skip["arguments"]) or name in SLASHED)
         if not skip or not has_text or name in NO_TEXT | SIGNS or SILENT.search(name):
             continue
-        first, count = 1 + bool(skip["option"]), len(ARGUMENT.findall(skip["arguments"]))
-        last = first + count - 1
-        text = f"#{last}" if count == 1 or LAST.search(name) else f"\\textrm{{{unresolved(name)}}}"
+        first, arguments = 1 + bool(skip["option"]), ARGUMENT.findall(skip["arguments"])
+        full = [place for place, argument in enumerate(arguments, first) if argument[1:-1].strip()]
+        last = first + len(arguments) - 1
+        text = (
+            f"#{full[0]}" if len(full) == 1 else f"#{last}" if LAST.search(name) else f"\\textrm{{{unresolved(name)}}}"
+        )
         text = f"#{first}/#{last}" if name in SLASHED else text
         definitions.add(f"\\newcommand{{\\{name}}}[{last}]{'[]' * (first - 1)}{{{text}}}\n")
     return "".join(sorted(definitions)).encode()
