@@ -415,6 +415,8 @@ class DoubtShares:
     """Share with a sign that has no Unicode value."""
     stray_markup: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with tags of HTML, or LaTeX outside formulas."""
+    lost_words: float = field(default=0.0, metadata=SHARE_DETAIL)
+    """Share with a gap in a sentence, such as a full stop after a space."""
     no_language: float = field(default=0.0, metadata=SHARE_DETAIL)
     """Share with words of no language, because of a wrong font map or encoding."""
 

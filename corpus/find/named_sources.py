@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from corpus.find import identifiers
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read.books.format import BookLayout
-from corpus.read.books.library import NOTICE, ZIP, find_books, is_in_book, suffix_of
+from corpus.read.books.library import NO_BOOK, NOTICE, ZIP, find_books, is_in_book, suffix_of
 from corpus.read.books.tree import Folder, file_fault, is_text_file, pack_files
 from corpus.read.file_kinds import PDF, SUFFIXES, file_of, pdf_fault
 from infuser_core.errors import DocumentError, UsageError
@@ -87,7 +87,7 @@ def _items_of_folder(path: Path, out: Path, packed: Path) -> list[SourceItem]:
     items = [_pack_book(path, one, [name for name in names if is_in_book(name, one)], packed) for one in layouts]
     alone = [path / name for name in names if not any(is_in_book(name, one) for one in layouts) and _is_book(name)]
     for file in alone:
-        is_notice = NOTICE.search(file.relative_to(path).as_posix())
+        is_notice = (NO_BOOK if layouts else NOTICE).search(file.relative_to(path).as_posix())
         items.append(_reject(file, "notice: a licence or a note about a book") if is_notice else _item_of_file(file))
     items += [_reject(Path(name), reason) for name, reason in tree.refused.items() if _is_book(name)]
     if not items:

@@ -1,9 +1,9 @@
 """Doubt: the share of a text that may read differently than its book, by the reason.
 
 A paragraph is doubtful if it has a formula that the converter marked as unreadable or that lost an operand, cells of a
-table that was not assembled, a sign without a Unicode value, markup of its source, or words of no language. A question
-about such a paragraph may ask for what the book does not say: a chunk with too much doubt does not enter the pool, and
-a book that loses too much of its text is read by another converter.
+table that was not assembled, a sign without a Unicode value, markup of its source, a hole in a sentence, or words of no
+language. A question about such a paragraph may ask for what the book does not say: a chunk with too much doubt does not
+enter the pool, and a book that loses too much of its text is read by another converter.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-RULES = "doubt-3"
+RULES = "doubt-4"
 """Name and version of the rules by which a paragraph is doubtful, for recipes."""
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
@@ -35,6 +35,7 @@ class Doubtful(StrEnum):
     TABLE = "torn_table"
     SIGN = "unmapped_sign"
     MARKUP = "stray_markup"
+    HOLE = "lost_words"
     WORD = "no_language"
 
 
@@ -91,10 +92,19 @@ MEANINGLESS = frozenset({"Co", "Cn", "Cs", "Cc"})
 NAME = re.compile(r"[^\w.:/+-]+|_")
 MARKUP = re.compile(
     r"</?(?:a|br|center|div|figure|font|h[1-6]|iframe|img|li|ol|p|script|span|style|sub|sup|table|t[dhr]|ul)\b[^<>]*>"
-    r"|\\(?:begin|end)\{",
-    re.IGNORECASE,
+    r"|\\(?:begin|end)\{|&[^&\n]*&[^\n]*\\$",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""Tags of HTML, and environments of LaTeX outside formulas."""
+"""Tags of HTML, and environments and rows of tables of LaTeX outside formulas."""
+_SPACE = "[ \u00a0]"
+HOLE = re.compile(
+    rf"(?<=[a-z]){_SPACE}+,(?=\s|$)|(?<=[a-z]{{2}}){_SPACE}+\.(?=\s*$|\s+[A-Z(])"
+    rf"|,{_SPACE},(?=\s)|(?<=[a-z]),{_SPACE}?\.(?=\s*$|\s+[A-Z])|{_SPACE}\((?:see)?{_SPACE}*\)(?=[\s.,;:]|$)",
+    re.MULTILINE,
+)
+"""Punctuation after a space, or brackets without text: a reference, a formula or a macro was lost."""
+EMPTY_CODE = re.compile(r"[^\n]*\n[\s>`~]*|(?s:.*\ninclude::\S+\[[^\n]*\]\n.*)")
+"""A block of code without a line, or with an inclusion: what it includes is missing."""
 UNRESOLVED, CODE = re.compile(r"\[\?[\w.:/+-]+\\?\]"), re.compile(r"`[^`\n]+`")
 """The mark of `unresolved`, also in a formula; inline code, which may look like one."""
 
@@ -128,11 +138,13 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
     if signs or GLYPHS.search(paragraph):
         return Doubtful.SIGN
     if is_code:
-        return None
-    prose = VERBATIM.sub("x", paragraph)
+        return Doubtful.HOLE if EMPTY_CODE.fullmatch(paragraph) else None
+    prose = VERBATIM.sub("X", paragraph)
     if TORN.search(prose):
         return Doubtful.FORMULA
-    return Doubtful.MARKUP if MARKUP.search(prose) or UNRESOLVED.search(CODE.sub("", paragraph)) else None
+    if MARKUP.search(prose) or UNRESOLVED.search(CODE.sub("", paragraph)):
+        return Doubtful.MARKUP
+    return Doubtful.HOLE if HOLE.search(prose) and not paragraph.lstrip().startswith("|") else None
 
 
 def doubt_by_page(text: str, page_starts: Sequence[int]) -> list[Doubt]:

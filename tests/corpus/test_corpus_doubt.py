@@ -18,7 +18,7 @@ PROSE = (
     "The river carries sand and gravel from the hills to the plain and drops the coarse grains first. In a slow reach the "
     "finer silt settles as well and builds a level bank along the channel. "
 )
-FORMULA, TABLE, SIGN, MARKUP, WORD = Doubtful
+FORMULA, TABLE, SIGN, MARKUP, HOLE, WORD = Doubtful
 
 
 def shifted(text: str) -> str:

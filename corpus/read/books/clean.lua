@@ -97,6 +97,8 @@ local function is_licence(text)
   return said:match("^%s*©") ~= nil or said:match("^%s*copyright %(c%) ") ~= nil or said:match("^%s*copyright ©") ~= nil
 end
 
+local BLANK = { SoftBreak = true, Space = true, LineBreak = true }
+
 local GARBLED = "<!-- garbled formula -->"
 
 -- Programs for formulas leave a metafile of each in a word processor's text: it cannot be read, and a sentence without
@@ -186,9 +188,38 @@ local function pseudocode(div)
   return {}, false
 end
 
-local function without_pseudocode(document)
+local STATEMENTS = set("answer, axiom, claim, conjecture, corollary, definition, example, exercise, hint, lemma, note, "
+  .. "problem, proof, proposition, question, remark, solution, theorem, tip, warning")
+
+-- Arguments of an environment that pandoc does not know run into its text, and a statement loses its name.
+local function environment(div)
+  local first = div.content[1]
+  if not div.classes[1] or not first or first.t ~= "Para" and first.t ~= "Plain" then return nil end
+  local name, made = div.classes[1]:gsub("%*$", ""), pandoc.Blocks({})
+  local start = first.content[1]
+  if STATEMENTS[name] and start and start.t ~= "Strong" and start.t ~= "Emph" then
+    made:insert(pandoc.Para({ pandoc.Strong(name:gsub("^%l", string.upper)) }))
+  end
+  while start and (start.t == "Span" and start.identifier == "" and #start.classes == 0 or BLANK[start.t]) do
+    first.content:remove(1)
+    local text = stringify(start)
+    if text:match("^%S*[:_]%S*$") or text:match("^[%d.]+%a*$") then
+      removed("markup", text)
+    elseif text:match("%S") then
+      made:insert(pandoc.Para(start.content))
+    end
+    start = first.content[1]
+  end
+  if #made == 0 then return nil end
+  div.content[1] = first
+  if not start then div.content:remove(1) end
+  div.content = made .. div.content
+  return div
+end
+
+local function with_environments(document)
   if stringify(document.meta.reader or "") ~= "latex" then return nil end
-  return document:walk({ traverse = "topdown", Div = pseudocode })
+  return document:walk({ traverse = "topdown", Div = pseudocode }):walk({ Div = environment })
 end
 
 local inner = {
@@ -200,6 +231,7 @@ local inner = {
     if label and link.target == "#" .. label then return pandoc.Str("[?" .. label .. "]") end
     -- pandoc's text for a reference of DocBook to a name that the book does not have.
     if stringify(link) == "???" then return pandoc.Str("[?" .. link.target:gsub("^#", "") .. "]") end
+    if #link.content == 0 and link.target:match("^%a+:") then return pandoc.Str(link.target) end
     return link.content
   end,
   Span = function(span)
@@ -225,8 +257,6 @@ local inner = {
     if clean ~= str.text then return clean == "" and {} or pandoc.Str(clean) end
   end,
 }
-
-local BLANK = { SoftBreak = true, Space = true, LineBreak = true }
 
 -- Display formulas stand in paragraphs of their own, where a reader of Markdown finds them.
 local function apart(kind)
@@ -528,8 +558,24 @@ local function continued(blocks)
   return made
 end
 
-local function with_whole_lists(document)
-  if stringify(document.meta.reader or "") == "asciidoc" then return document:walk({ Blocks = continued }) end
+-- In AsciiDoc the reader parts a code at its blanks.
+local function whole_code(inlines)
+  local made = pandoc.Inlines({})
+  for _, inline in ipairs(inlines) do
+    local last, before = made[#made], made[#made - 1]
+    if inline.t == "Code" and before and before.t == "Code" and last.t == "Space" then
+      made:remove(#made)
+      made[#made] = pandoc.Code(before.text .. " " .. inline.text)
+    else
+      made:insert(inline)
+    end
+  end
+  return made
+end
+
+local function with_whole_parts(document)
+  if stringify(document.meta.reader or "") ~= "asciidoc" then return nil end
+  return document:walk({ Blocks = continued, Inlines = whole_code })
 end
 
 -- What comes before the first heading of a page and has no sentence leads around, or describes the page; and a line
@@ -604,8 +650,8 @@ end
 
 return {
   { Pandoc = with_notes },
-  { Pandoc = with_whole_lists },
-  { Pandoc = without_pseudocode },
+  { Pandoc = with_whole_parts },
+  { Pandoc = with_environments },
   { Div = statement },
   asides,
   inner,

@@ -15,9 +15,11 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 from infuser_core.system import child
 
-CONVERTER = "pandoc-14"
+CONVERTER = "pandoc-15"
 MAX_LOST = 0.2
 """Largest share of a book's text, or of its binary parts, that may fail; above it the book is rejected."""
+MAX_RUNS = 4
+"""Most conversions of a part: commands that pandoc does not know may be nested."""
 UNREADABLE = "unreadable"
 
 
@@ -96,15 +98,19 @@ def _bytes(text: str) -> bytes:
 
 
 def _convert_text(piece: BookPiece, head: bytes, content: bytes, end: float) -> tuple[str, list[Omission]]:
-    """Convert a piece with its definitions; once more if pandoc skips commands that can be defined for it."""
+    """Convert a piece with its definitions; again while pandoc skips commands that can be defined for it."""
 
     def run_pandoc(text: bytes) -> tuple[str, list[Omission]]:
         return pandoc.to_markdown(text, piece.reader, depth=piece.depth, seconds=max(end - time.monotonic(), 0.1))
 
     try:
-        markdown, omissions = run_pandoc(head + content)
-        definitions = pandoc.definitions_for(omissions)
-        return run_pandoc(definitions + head + content) if definitions else (markdown, omissions)
+        for _ in range(MAX_RUNS):
+            markdown, omissions = run_pandoc(head + content)
+            definitions = pandoc.definitions_for(omissions)
+            if not definitions:
+                break
+            head = definitions + head
+        return markdown, omissions
     except DocumentError as error:
         # The first line with text hints at the part's position in the file.
         line = next((line for line in content.decode("utf-8", "replace").splitlines() if line.strip()), "")

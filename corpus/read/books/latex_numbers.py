@@ -19,6 +19,7 @@ VERBATIM = (
 BRACED = functools.reduce(lambda inner, _: rf"\{{(?:[^{{}}]|{inner})*\}}", range(4), r"\{[^{}]*\}")
 """An argument with braces inside, to a depth of five."""
 OPTION = r"\[(?:[^\[\]{}]|\[[^\[\]]*\]|" + BRACED + r")*\]"
+"""An argument in square brackets."""
 DEFINED = (
     rf"\\(?:(?:re)?newcommand|providecommand)\*?\s*\{{?\\[A-Za-z]+\}}?\s*(?:\[[^\[\]]*\]\s*){{0,2}}{BRACED}"
     rf"|\\(?:re)?newenvironment\*?\s*\{{[^{{}}]*\}}\s*(?:\[[^\[\]]*\]\s*){{0,2}}{BRACED}\s*{BRACED}"

@@ -49,7 +49,7 @@ SUBSTITUTION = re.compile(
 )
 """A name in double braces, except in code."""
 REFERRING = frozenset({"doc", "eq", "numref", "ref", "any", "prf:ref", "cite", "cite:t", "cite:p"})
-"""Roles that print something else than the name which they contain."""
+"""Roles that print something else than the name which they contain; those of `glue` print a result."""
 CELL = re.compile(
     r"(?ms)^(?P<fence>[ \t]*(?:`{3,}|~{3,}|:{3,}))[ \t]*\{code-cell\}[^\n]*\n"
     r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n|---[ \t]*\n.*?^---[ \t]*\n)+)(?P<code>.*?)^(?P=fence)[ \t]*$"
@@ -57,9 +57,13 @@ CELL = re.compile(
 """A complete code cell with its options."""
 REMOVED = re.compile(r"\bremove[-_](?:cell|input)\b")
 """Tags of a cell whose code the book does not print; it prints what a reader can unfold (`hide-input`)."""
+BREAK = re.compile(r"\+{3}(?:[ \t].*)?$")
+"""A line that parts two cells of a notebook."""
 CODE = frozenset({"code", "code-block", "code-cell", "sourcecode", "ipython", "prompt"})
 SILENT = frozenset({"toctree", "tableofcontents", "bibliography", "index", "raw", "contents", "only"})
 """Directives that print none of the book's text."""
+FIGURES = frozenset({"figure", "image", "glue:figure"})
+"""Directives with the name of a picture after them, and a caption below."""
 TITLED = re.compile(
     r"(?:prf:)?(?:theorem|lemma|definition|proposition|corollary|example|exercise|proof|remark|algorithm)"
 )
@@ -84,7 +88,7 @@ def find_titles(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _title_of(directive: re.Match[str]) -> str:
-    return (directive["body"] if directive["kind"] in ("figure", "image") else directive["title"]).strip()
+    return (directive["body"] if directive["kind"] in FIGURES else directive["title"]).strip()
 
 
 def _label_of(formula: re.Match[str]) -> str:
@@ -193,7 +197,7 @@ def _role_text(role: re.Match[str]) -> str:
     if role["name"] == "math":
         return f"${role['text']}$"
     words, _, target = role["text"].partition("<")
-    is_reference = role["name"] in REFERRING and not target
+    is_reference = role["name"].startswith("glue") or (role["name"] in REFERRING and not target)
     return unresolved(words) if is_reference else words.strip()
 
 
@@ -230,7 +234,7 @@ def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             stack.append((match[2], kind))
             head = True
             yield from ("", first) if first else ("",)
-        else:
+        elif not BREAK.match(line):
             head = False
             if match := PLAIN.match(line):
                 stack.append((match[1], "plain"))
@@ -257,7 +261,7 @@ def _open_directive(name: str, argument: str) -> tuple[str, str]:
         return "code", f"```{'python' if language.startswith('ipython') else language}"
     if name in SILENT:
         return "silent", ""
-    if name in ("figure", "image", "include", "literalinclude"):
+    if name in FIGURES or name in ("include", "literalinclude") or name.startswith("glue"):
         return "prose", ""
     kind = name.rpartition(":")[2].capitalize() if TITLED.fullmatch(name) else ""
     title = " ".join(each for each in (kind, argument) if each)

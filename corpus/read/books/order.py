@@ -15,7 +15,7 @@ MAX_CHARS = 200_000_000
 COMMENTED = re.compile(r"(?<!\\)%")
 ROOT = re.compile(r"^\\[A-Za-z]+\s*/")
 NUMBER = re.compile(r"(\d+)")
-ANCHOR = re.compile(r"\bANCHOR(?P<end>_END)?:[ \t]*(?P<name>[\w-]+)")
+ANCHOR = re.compile(r"\b(?:ANCHOR:|tag::|(?P<end>ANCHOR_END:|end::))[ \t]*(?P<name>[\w-]+)")
 """A marker, in a comment of any language, at which an excerpt of a file begins or ends."""
 ROUGHLY_ALL = 0.8
 """Least share of a folder's files with numbers in their names for these to be the reading order."""

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpus.read.books.latex_numbers import BRACED, OPTION
+from corpus.read.doubt import unresolved
 from infuser_core.errors import DocumentError
 from infuser_core.system import child
 
@@ -25,15 +27,24 @@ RESIDENT_BYTES = 2 << 30
 ANSWER_BYTES = 256 << 20
 SKIPPED = "markup"
 SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
-PLAIN = re.compile(r"\\(?P<name>[A-Za-z]+)\s*\{[^{}\\]*[^\W\d_][^{}\\]*\}$")
-INDEXING = re.compile(r"index|idx|label|glossary|bookmark", re.IGNORECASE)
-"""Part of the name of a command that files its argument, and prints nothing."""
-SLASHED = re.compile(r"\\(?P<name>nicefrac|sfrac|unitfrac)\s*\{[^{}]*\}\s*\{[^{}]*\}$")
-"""A fraction within a sentence."""
+ARGUMENT = re.compile(BRACED)
+COMMAND = re.compile(rf"\\(?P<name>[A-Za-z]+)\*?\s*(?P<option>{OPTION}\s*)?(?P<arguments>(?:{BRACED}\s*)+)$")
+"""A command with the arguments that follow it."""
+LETTER = re.compile(r"(?<![\\A-Za-z\d])[^\W\d_]")
+"""A word outside of the names of commands and of lengths such as `3em`."""
+SILENT = re.compile(
+    r"index|idx|label|glossary|bookmark|length|space|color(?!box)|counter|^(?:re)?new|^(?:add|def|declare|math|provide|set)",
+    re.IGNORECASE,
+)
+"""Name of a command that files or sets something, and prints nothing, or of one that belongs in a formula."""
+SLASHED = frozenset({"nicefrac", "sfrac", "unitfrac"})
+"""Fractions within a sentence."""
+LAST = re.compile(r"box$|^foreignlanguage$")
+"""Name of a command that prints the last of its arguments; the others say how."""
 _NO_TEXT = (
-    "addcontentsline begin bibliography bibliographystyle captionsetup color documentclass end fontfamily fontsize "
-    "glsadd graphicspath hspace hypersetup include includegraphics index input label markboth markright nocite "
-    "pagenumbering pagestyle pdfbookmark selectlanguage setcounter setlength thispagestyle usefont usepackage vspace"
+    "begin bibliography bibliographystyle captionsetup documentclass end fontfamily fontsize glsadd graphicspath "
+    "hypersetup include includegraphics input markboth markright nocite operatorname pagenumbering pagestyle "
+    "selectlanguage thispagestyle usefont usepackage"
 )
 NO_TEXT = frozenset(_NO_TEXT.split())
 """Commands whose argument is not printed; without `begin` every formula of a part would become its words."""
@@ -111,11 +122,22 @@ def to_markdown(content: bytes, reader: str, *, depth: int, seconds: float) -> t
 
 
 def definitions_for(omissions: Sequence[Omission]) -> bytes:
-    """LaTeX definitions for commands that pandoc skipped and that print their argument, or a fraction of two."""
-    skipped = [omission.text for omission in omissions if omission.reason == SKIPPED]
-    plain = {match["name"] for text in skipped if (match := PLAIN.match(text))} - NO_TEXT - SIGNS
-    plain = {name for name in plain if not INDEXING.search(name)}
-    slashed = {match["name"] for text in skipped if (match := SLASHED.match(text))}
-    definitions = {f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in plain}
-    definitions |= {f"\\newcommand{{\\{name}}}[2]{{#1/#2}}\n" for name in slashed}
+    """LaTeX definitions of commands that pandoc skipped: those of one argument print it, and some of more arguments.
+
+    What a book prints for several arguments is not known: others become a mark, so that no sentence has a hole.
+    """
+    definitions = set()
+    for skip in (COMMAND.match(omission.text) for omission in omissions if omission.reason == SKIPPED):
+        name = skip["name"] if skip else ""
+        has_text = skip is not None and (LETTER.search(skip["arguments"]) or name in SLASHED)
+        if not skip or not has_text or name in NO_TEXT | SIGNS or SILENT.search(name):
+            continue
+        first, arguments = 1 + bool(skip["option"]), ARGUMENT.findall(skip["arguments"])
+        full = [place for place, argument in enumerate(arguments, first) if argument[1:-1].strip()]
+        last = first + len(arguments) - 1
+        text = (
+            f"#{full[0]}" if len(full) == 1 else f"#{last}" if LAST.search(name) else f"\\textrm{{{unresolved(name)}}}"
+        )
+        text = f"#{first}/#{last}" if name in SLASHED else text
+        definitions.add(f"\\newcommand{{\\{name}}}[{last}]{'[]' * (first - 1)}{{{text}}}\n")
     return "".join(sorted(definitions)).encode()

@@ -21,6 +21,8 @@ ROLES = {"rfc": "RFC {}", "pep": "PEP {}", "cve": "CVE-{}", "cwe": "CWE-{}", "py
 """Text of roles of Sphinx that name a document elsewhere."""
 PROSE = frozenset({"abbr", "dfn", "emphasis", "guilabel", "menuselection", "strong", "term", "title", "sub", "sup"})
 TARGETED = re.compile(r"(?s)(?P<text>.*?)\s*(?<!\\)<(?P<target>[^<>]+)>")
+SENTENCE = re.compile(r"(?<=\w{2})\.\s+(?=[A-Z])")
+"""End of the first sentence of a caption."""
 SUFFIXES = (".rst", ".rest", ".md", ".myst", ".ipynb", ".adoc", ".asciidoc", ".asc", ".txt")
 
 
@@ -48,7 +50,10 @@ class Targets:
         kind = name.rpartition(":")[2].lower()
         if kind in ("ref", "numref", "any", "eq") or name == "prf:ref":
             words = re.sub(r"\s*(?:%s|\{number\}|\{name\})", "", words)
-            return f"{words} “{self.title(target)}”" if kind == "numref" and words else words or self.title(target)
+            title = self.title(target)
+            is_caption = kind == "numref" and title[:1] not in "[(" and not title.isdecimal()
+            title = f"“{SENTENCE.split(title)[0].rstrip('.,')}”" if is_caption else title
+            return f"{words} {title}" if kind == "numref" and words else words or title
         if kind == "doc":
             return words or self.document(target)
         if kind in ROLES:

@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
 
-from corpus.read.books.format import Format
+from corpus.read.books import antora
+from corpus.read.books.format import BookLayout, BookTree, Format
 from corpus.read.books.order import order_by_inclusion
 from corpus.read.books.references import Targets, resolving
 from corpus.read.doubt import unresolved
 from corpus.read.formats.markdown import substitute_outside
 
 SUFFIXES = (".adoc", ".asciidoc", ".asc")
-INCLUDE = re.compile(r"(?m)^include::(?P<name>[^\[\n]+)\[[^\]\n]*\][ \t]*$")
+INCLUDE = re.compile(
+    r"(?m)^include::(?P<name>[^\[\n]+)\[(?:[^\]\n]*?\b(?:tags?|lines)=[\"']?)?"
+    r"(?P<part>(?<=[=\"'])[^\]\s,\"']+|)[^\]\n]*\][ \t]*$"
+)
+"""An inclusion, with the name of an excerpt."""
 CHAPTER = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*== (?=\S)")
 """Beginning of a chapter, including the attribute lines above its title."""
 SECTION = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*={3,4} (?=\S)")
@@ -38,6 +42,8 @@ NAMED = re.compile(r"\[\[(?P<name>[^\[\],]+)(?:,(?P<text>[^\[\]]*))?\]\]|(?m:^)\
 ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]")
 SHIFT = re.compile(r"(?m)^(?![ \t]).*?<<[ \t][^<>\n]*>>.*$")
 """A line with shift operators, which pandoc takes for a reference."""
+CROSS = re.compile(r"xref:[^\s\[\]]+\[(?!xrefstyle=)(?P<words>[^\]\n]+)\]")
+"""A reference with its text; pandoc takes two colons in it for the term of a list."""
 WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
 """The caret after a link's text, which makes the link open in a new window."""
 LINK = re.compile(r"(?P<target>(?:https?://|link:)[^\s\[]*\[)(?P<text>[^\]\n]*#[^\]\n]*)(?=\])")
@@ -53,9 +59,9 @@ ATTRIBUTE = re.compile(r":(?P<off>!)?(?P<name>\w[\w-]*)(?(off)|!?):[ \t]*(?P<val
 USE = re.compile(r"(?<!\\)\{(\w[\w-]*)\}")
 """The use of an attribute."""
 BUILT_IN = {
-    "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "caret": "^", "empty": "",
-    "endsb": "]", "gt": ">", "lt": "<", "nbsp": "\u00a0", "plus": "+", "quot": '"', "sp": " ", "startsb": "[",
-    "tilde": "~", "vbar": "|",
+    "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "caret": "^", "cpp": "C++",
+    "empty": "", "endsb": "]", "gt": ">", "lt": "<", "nbsp": "\u00a0", "plus": "+", "quot": '"', "sp": " ",
+    "startsb": "[", "tilde": "~", "vbar": "|",
 }  # fmt: skip
 """Attributes that every AsciiDoc text has."""
 EDGE = re.compile(r"(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*$")
@@ -84,7 +90,8 @@ def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
     block = above = ""
 
     def value_of(use: re.Match[str]) -> str:
-        return attributes.get(use[1], use[0])
+        is_unknown = "-" in use[1] and use.string.count("`", 0, use.start()) % 2 == 0
+        return attributes.get(use[1], unresolved(use[1]) if is_unknown else use[0])
 
     for line in lines:
         condition = CONDITION.match(line)
@@ -117,7 +124,7 @@ def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
 
 def _clean_text(text: str) -> str:
     text = PASSED.sub(lambda passed: TAG.sub("", CODE_TAG.sub("`", passed[1])), text)
-    text = SHIFT.sub(lambda line: line[0].replace("<< ", "&lt;&lt; "), text)
+    text = SHIFT.sub(lambda line: line[0].replace("<< ", "&lt;&lt; "), CROSS.sub(r"\g<words>", text))
     text = LINK.sub(lambda link: link["target"] + link["text"].replace("#", "&#35;"), text)
     text = WINDOW.sub(r"\1", REFERENCE.sub(lambda each: unresolved(each["id"] or each["target"]), text))
     text = HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
@@ -143,9 +150,21 @@ def resolve(text: str, targets: Targets) -> str:
 
     def title(reference: re.Match[str]) -> str:
         name = reference["id"] or reference["target"]
-        return targets.document(name) if name.endswith(SUFFIXES) else targets.title(name)
+        is_file = name.endswith(SUFFIXES)
+        return targets.document(antora.path_of(targets.name, name)) if is_file else targets.title(name)
 
+    def included(include: re.Match[str]) -> str:
+        start, end = include.start("name") - include.start(), include.end("name") - include.start()
+        return f"{include[0][:start]}{antora.path_of(targets.name, include['name'])}{include[0][end:]}"
+
+    values = antora.attributes_of(targets.tree)
+    text = INCLUDE.sub(included, USE.sub(lambda use: values.get(use[1], use[0]), text)) if values else text
     return substitute_outside(BLOCK, lambda part: REFERENCE.sub(title, part), text)
+
+
+def _find_layouts(tree: BookTree) -> list[BookLayout]:
+    """Find the books of a tree: those of Antora, and files that include their chapters."""
+    return antora.find_layouts(tree) + order_by_inclusion(tree, SUFFIXES, INCLUDE)
 
 
 FORMATS = (
@@ -158,6 +177,6 @@ FORMATS = (
         split=CHAPTER,
         finer=SECTION,
         above="== {empty}\n\n=== {empty}\n\n",
-        layouts=partial(order_by_inclusion, suffixes=SUFFIXES, include=INCLUDE),
+        layouts=_find_layouts,
     ),
 )

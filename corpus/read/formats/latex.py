@@ -7,7 +7,7 @@ from functools import lru_cache
 from corpus.read.books.citations import citation_text, cited_works
 from corpus.read.books.format import BookTree, Format
 from corpus.read.books.latex_numbers import BRACED, OPTION, VERBATIM, write_numbers
-from corpus.read.books.order import order_by_inclusion
+from corpus.read.books.order import order_by_inclusion, resolve_name
 from corpus.read.doubt import unresolved
 
 SUFFIXES = (".tex", ".ltx", ".latex")
@@ -22,6 +22,10 @@ OWN = re.compile(
 )
 """The definition of a command, up to the next command at the beginning of a line."""
 READS = re.compile(r"\\(?:input|include|subfile|import|subimport|includefrom)\s*\{(?P<path>[^{}\n]*#\d[^{}\n]*)\}")
+PACKAGE = re.compile(
+    rf"\\(?:usepackage|RequirePackage|documentclass|LoadClass)\s*(?:{OPTION}\s*)?\{{(?P<names>[^{{}}]*)\}}"
+)
+"""Packages or a class, which may be files of the book that define its commands."""
 LEVEL = re.compile(r"(part|chapter|(?:sub)*section)$")
 ENVIRONMENT = re.compile(
     r"\\newenvironment\*?\s*\{(?P<name>[A-Za-z]+)\}.{0,1500}?\\(?P<level>part|chapter|(?:sub)*section)\*?\{#",
@@ -80,6 +84,11 @@ DRAWING = re.compile(
 )
 """Commands of a language for drawings, which pandoc takes for text."""
 SIGNS = re.compile(r"[\\{}\[\]%#$&~^_\s]+")
+COLUMNS = re.compile(r"(?P<begin>\\begin\{(?:tabular|longtable)\}(?:\s*\[[^\]\n]*\])?\s*\{)(?P<columns>[^{}]*)(?=\})")
+OTHER = re.compile(r"[^\W\d_lcr]")
+"""A kind of column that the book defines, for which pandoc does not read the table."""
+GLOSSARY = re.compile(rf"(\\(?:long)?new(?:glossaryentry|acronym)\s*{BRACED})\s+(?=\{{)")
+"""An entry of a glossary whose text pandoc would take for a paragraph, because it begins on another line."""
 RULE = re.compile(r"\\cmidrule(?:\[[^\]\n]*\])?(?:\([^()\n]*\))?\{[^{}\n]*\}|\\cline[ \t]*\{[^{}\n]*\}")
 """A rule below some columns of a table, whose numbers pandoc takes for text."""
 _SIZES = r"(?:[ \t]*(?:\[[^\]\n]*\]|\{(?:[A-Za-z]|[-.\d]*[ \t]*(?:[a-z]{2}|\\[a-z]*(?:width|sep|skip|size))?)\})){0,4}"
@@ -88,6 +97,23 @@ FLOAT = re.compile(rf"\\(?:(begin)\{{(?:wrap|floating|sideways|SC|margin)(figure
 """The beginning and end of a figure or table at an unusual place, whose caption pandoc would drop."""
 SPACED = re.compile(rf"(\\begin\{{(?:multicols|paracol|spacing|adjustwidth|addmargin|changemargin)\*?\}}){_SIZES}")
 """The beginning of text with its number of columns or its margins, which pandoc takes for text."""
+THEOREM = re.compile(
+    rf"\\(?:declaretheorem\s*(?P<settings>{OPTION})?\s*\{{(?P<name>[A-Za-z]+)\}}"
+    rf"|newtcbtheorem\s*(?P<counted>{OPTION})?\s*\{{(?P<box>[A-Za-z]+)\}}\s*(?P<title>{BRACED})\s*{BRACED}\s*"
+    rf"\{{(?P<prefix>[^{{}}]*)\}}|newmdtheoremenv\s*(?:{OPTION})?(?=\s*\{{))"
+)
+"""The definition of a statement by thmtools, tcolorbox or mdframed."""
+SETTING = re.compile(rf"(?P<key>[A-Za-z ]+?)\s*=\s*(?P<value>{BRACED}|[^,\]]*)")
+SHARED = ("sibling", "numberlike", "sharenumber", "use counter from")
+WITHIN = ("numberwithin", "within", "parent", "number within")
+BOX = re.compile(
+    rf"\\(?:newenvironment|newtcolorbox|newmdenv|New(?:TColorBox|DocumentEnvironment))\*?\s*(?:{OPTION})?\s*\{{(\w+)\}}"
+)
+"""The definition of an environment that may print its argument in brackets as a title."""
+BOXED = re.compile(rf"\\begin\{{(?P<name>[A-Za-z]+\*?)\}}\s*(?P<option>{OPTION})")
+BOX_TITLE = re.compile(rf"(?:^\[|,)\s*(?:frame)?title\s*=\s*(?P<title>{BRACED}|[^,\]]*)")
+WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{4}")
+LISTINGS = frozenset({"lstlisting", "minted", "verbatim", "Verbatim"})
 NOTE = re.compile(OPTION)
 CITATION = re.compile(
     rf"(?P<skip>{VERBATIM})|\\(?P<command>(?:paren|foot|text|auto|smart|full|super)?[cC]ite(?:p|t|alp|alt|author|year)?)\*?"
@@ -102,11 +128,13 @@ MAX_LINES = 12
 def prepare(text: str) -> str:
     """Prepare a LaTeX file for pandoc: reduce its preamble to definitions; a file without a preamble is all body."""
     text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
+    text = COLUMNS.sub(lambda table: table["begin"] + OTHER.sub("c", table["columns"]), GLOSSARY.sub(r"\1", text))
     text = FLOAT.sub(r"\\\1\3{\2\4}", SPACED.sub(r"\1", RULE.sub("", text)))
     text = DRAWING.sub(
         lambda each: rf"\includegraphics{{{SIGNS.sub(' ', each['code'] or '').strip() or 'drawing'}}}", text
     )
     text = DIAGRAM.sub(lambda diagram: diagram[0] if diagram["math"] else f"\\[{diagram['all']}\\]", text)
+    text = _box_titles(_plain_theorems(text))
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
         return write_numbers(text, "")
@@ -116,6 +144,54 @@ def prepare(text: str) -> str:
     return write_numbers("\n".join([definitions(preamble), BEGIN, body]), preamble)
 
 
+def _plain_theorems(text: str) -> str:
+    """Define the statements of packages as LaTeX's, and write their titles and labels as for those."""
+    prefixes = {}
+
+    def plain(definition: re.Match[str]) -> str:
+        name = definition["name"] or definition["box"]
+        if not name:
+            return r"\newtheorem"
+        options = (definition["settings"] or definition["counted"] or "")[1:]
+        settings = {each["key"].strip(): each["value"].strip("{} \n") for each in SETTING.finditer(options)}
+        title = definition["title"][1:-1] if definition["box"] else settings.get("name") or settings.get("title")
+        shared = next((settings[key] for key in SHARED if key in settings), "")
+        within = next((settings[key] for key in WITHIN if key in settings), "")
+        if definition["box"]:
+            prefixes[name] = definition["prefix"]
+        star = "*" if settings.get("numbered") in ("no", "false") else ""
+        end = f"[{shared}]{{{title or name.capitalize()}}}" if shared else f"{{{title or name.capitalize()}}}"
+        return f"\\newtheorem{star}{{{name}}}{end}" + (f"[{within}]" if within and not shared else "")
+
+    def titled(use: re.Match[str]) -> str:
+        title, label = use["title"][1:-1].strip(), (use["label"] or "")[1:-1].strip()
+        label = f"\\label{{{prefixes[use['name']]}:{label}}}" if label else ""
+        return f"\\begin{{{use['name']}}}" + (f"[{{{title}}}]" if title else "") + label
+
+    text = THEOREM.sub(plain, text)
+    if not prefixes:
+        return text
+    names = "|".join(prefixes)
+    use = rf"\\begin\{{(?P<name>{names})\}}\s*(?:{OPTION})?\s*(?P<title>{BRACED})[ \t]*(?P<label>{BRACED})?"
+    return re.sub(use, titled, text)
+
+
+def _box_titles(text: str) -> str:
+    """Turn the titles of boxes, which pandoc drops, into arguments; its filter makes these paragraphs."""
+    boxes = set(BOX.findall(text))
+
+    def titled(box: re.Match[str]) -> str:
+        option, name = box["option"], box["name"]
+        title = BOX_TITLE.search(option)
+        is_title = name in boxes and "=" not in option and WORD.search(option)
+        if name in LISTINGS or not (title or is_title):
+            return box[0]
+        words = title["title"].strip() if title else option
+        return f"\\begin{{{name}}}{{{words[1:-1] if words[:1] in '{[' else words}}}"
+
+    return BOXED.sub(titled, text)
+
+
 def definitions(text: str) -> str:
     """Return the definitions of macros and theorems in a text, each followed by a line feed."""
     text = COMMENT.sub(r"\1", text)
@@ -123,9 +199,9 @@ def definitions(text: str) -> str:
     names = {match[1] for each in result if (match := COMMAND.match(each))}
     own = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
     programs = dict.fromkeys(each[1] for each in own if each and not each[0].startswith(r"\renew"))
-    # In a formula the name of a command that is a TeX program would stay, and say nothing.
+    # In a formula the name of a command that is a TeX program would stay, and a sentence would lose its text.
     result += [
-        rf"\newcommand{{\{name}}}{{\mathrm{{{unresolved(name)}}}}}"
+        rf"\newcommand{{\{name}}}{{\textrm{{{unresolved(name)}}}}}"
         for name in programs
         if name not in names and not STANDARD.fullmatch(name)
     ]
@@ -150,7 +226,8 @@ def _find_definitions(text: str) -> Iterator[str]:
         definition = "\n".join(lines)
         place = match.start() + len(definition)
         is_whole = definition.count(r"\begin{") == definition.count(r"\end{")
-        is_program = PROGRAM.search(definition) or DELIMITED.match(definition)
+        name = COMMAND.match(definition)
+        is_program = PROGRAM.search(definition, name.end() if name else 0) or DELIMITED.match(definition)
         if opened and depth == 0 and is_whole and not is_program:
             yield definition
 
@@ -195,9 +272,17 @@ class _ExpandedTree:
             return text
         if self._listings:
             text = self._edge.sub(lambda edge: f"\\{edge[1] or edge[2]}{{lstlisting}}", text)
+        text = PACKAGE.sub(lambda use: use[0] + "".join(self._own_packages(name, use["names"])), text)
         text = CITATION.sub(self._citation_text, text)
         text = self._head.sub(self._expand_heading, text) if self._heads else text
         return self._call.sub(self._expand_inclusions, text) if self._paths else text
+
+    def _own_packages(self, name: str, packages: str) -> Iterator[str]:
+        """Yield the inclusion of each package that is a file of the book."""
+        for package in packages.split(","):
+            for suffix in (".sty", ".cls"):
+                if resolve_name(self._tree, name, package.strip() + suffix, ()):
+                    yield f"\\input{{{package.strip()}{suffix}}}"
 
     def _citation_text(self, citation: re.Match[str]) -> str:
         if citation["skip"]:

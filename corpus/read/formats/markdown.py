@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from corpus.read.books import quarto
 from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
 from corpus.read.books.myst import SEPARATORS, find_titles, load_settings, plain_markdown, resolve
 from corpus.read.books.order import natural_key, order_by_contents, order_by_numbers
-from corpus.read.books.references import resolving
+from corpus.read.books.references import Targets, resolving
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
 MDX = (".mdx",)
@@ -202,6 +203,13 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
     return layouts or order_by_numbers(tree, (*QUARTO, *MDX))
 
 
+ROWS = re.compile(
+    r"(?s)\\begin\{(?P<name>(?:align|array|cases|eqnarray|gather|multline|split|[bpvV]?matrix)(?:ed)?\*?)\}.*?\\end\{(?P=name)\}"
+)
+ROW = re.compile(r"(?<!\\)\\{3,4}(?=\s)")
+"""End of a formula's row with more backslashes than LaTeX has: other programs take one for an escape."""
+
+
 def normalize_metadata(text: str) -> str:
     """Make the metadata's title a heading if the text has none, and turn what only looks like metadata into text.
 
@@ -288,10 +296,15 @@ def prepare_quarto(text: str) -> str:
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
+def _resolve_quarto(text: str, targets: Targets) -> str:
+    return substitute_outside(FENCED, lambda part: quarto.resolve(part, targets), text)
+
+
 def prepare_markdown(text: str) -> str:
     """Prepare a Markdown file of a book, which may be MyST, for pandoc by turning it into plain Markdown."""
     # Convert MyST first: once a directive is removed, the horizontal rules around it may follow empty lines.
     text = INFO.sub(r"\1", normalize_metadata(plain_markdown(text)))
+    text = _substitute(ROWS, lambda formula: ROW.sub(r"\\\\", formula[0]), text)
     text = _substitute(DIRECTIVE, lambda match: f"`{match[1]}`{{=directive}}", text)
     text = _substitute(TABLE, lambda match: "\n", _substitute(TAB, _component_name, text))
     text = _substitute(SIGN, lambda match: f"{match[1]}<!-- -->", text)
@@ -334,6 +347,7 @@ FORMATS = (
         suffixes=QUARTO,
         reader=f"{READER}+tex_math_single_backslash+implicit_figures",
         include=INCLUDE,
+        view=resolving(QUARTO, quarto.find_titles, _resolve_quarto),
         prepare=prepare_quarto,
         layouts=_find_layouts,
     ),

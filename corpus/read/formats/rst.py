@@ -16,10 +16,21 @@ TOCTREE = re.compile(r"(?m)^([ \t]*)\.\. toctree::.*\n((?:[ \t]*\n|\1[ \t]+\S.*(
 ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
 DIRECTIVE = re.compile(r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents)::.*\n(?:\1[ \t]+:?\S.*\n)*")
 UNPRINTED = re.compile(
-    r"(?m)^([ \t]*)\.\. (?:test(?:setup|cleanup)::.*\n|(?:doctest|test\w+)::.*\n(?:\1[ \t]+:.*\n)*?\1[ \t]+:hide:.*\n)"
+    r"(?m)^([ \t]*)\.\. (?:(?:test(?:setup|cleanup)|spelling(?::word-list)?)::.*\n"
+    r"|(?:doctest|test\w+)::.*\n(?:\1[ \t]+:.*\n)*?\1[ \t]+:hide:.*\n)"
     r"(?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*"
 )
-"""Code of a test that the page does not show."""
+"""Code of a test that the page does not show, and words for a spelling checker."""
+COMMENT = re.compile(r"(?m)^([ \t]*)\.\.[ \t]*\n(?=\1[ \t]+\S)(?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*")
+_DRAWINGS = (
+    "aafig|actdiag|asy|blockdiag|digraph|ditaa|graph|graphviz|inheritance-diagram|mermaid|msc|nwdiag|packetdiag|plantuml"
+    "|rackdiag|seqdiag|svgbob|tikz|uml"
+)
+DRAWING = re.compile(
+    rf"(?m)^(?P<margin>[ \t]*)\.\. (?:{_DRAWINGS})::[ \t]*(?P<caption>.*)\n(?:(?P=margin)[ \t]+:.*\n)*"
+    r"(?P<code>(?:[ \t]*\n|(?P=margin)[ \t]+\S.*(?:\n|$))*)"
+)
+"""A picture in a language for drawings, which pandoc takes for text."""
 ONLY = re.compile(r"(?m)^([ \t]*)\.\. only::.*$")
 """A part of the text for some kinds of output."""
 RUNNABLE = re.compile(
@@ -52,6 +63,7 @@ TITLED = re.compile(
     r"|(?P<margin>[ \t]*)\.\. figure::.*\n(?:(?P=margin)[ \t]+:.*\n)*[ \t]*\n(?P<figure>(?P=margin)[ \t]+\S.*)"
 )
 """A block with a title or a caption."""
+SIGNS = re.compile(r"[\\{}\[\]`*_|\s]+")
 UNMARKED = str.maketrans("", "", "*`")
 SUBSTITUTION = re.compile(r"(?m)^\.\. \|(?P<name>[^|\n]+)\| .*$")
 BLANKS = re.compile(r"(?m)[ \t]+$")
@@ -117,13 +129,20 @@ def prepare(text: str) -> str:
         word = next(iter(directive[2].split()), "")
         return f"{directive[1]}.. code-block:: {language[1] if language else word if word in SHELLS else 'python'}\n"
 
+    def as_image(drawing: re.Match[str]) -> str:
+        margin, code = drawing["margin"], SIGNS.sub(" ", drawing["code"]).strip()
+        image = f"{margin}.. image:: drawing\n{margin}   :alt: {code or 'drawing'}\n\n"
+        return f"{image}{margin}{drawing['caption'].strip()}\n\n"
+
     def as_admonition(directive: re.Match[str]) -> str:
         title = f" ({directive[3].strip()})" if directive[3].strip() else ""
         return f"{directive[1]}.. admonition:: {directive[2].capitalize()}{title}"
 
     text = ONLY.sub(
-        r"\1.. container:: only", UNPRINTED.sub("", DIRECTIVE.sub("", TOCTREE.sub("", BLANKS.sub("", text))))
+        r"\1.. container:: only",
+        UNPRINTED.sub("", DIRECTIVE.sub("", TOCTREE.sub("", BLANKS.sub("", text.expandtabs())))),
     )
+    text = DRAWING.sub(as_image, COMMENT.sub("", text))
     text = DOCTEST.sub(_mark_session, RUNNABLE.sub(as_listing, text))
     return STATEMENT.sub(as_admonition, text)
 
