@@ -102,6 +102,12 @@ KEY = re.compile(r"[\w-]+[ \t]*:(?:\s|$)")
 """The beginning of metadata, in YAML that may be invalid later."""
 
 
+ENTRY = ("file", "root", "part", "href", "caption", "title")
+"""Keys of an entry's file, or of the title of a group of entries, the most telling first."""
+BELOW = ("chapters", "sections", "parts", "appendices", "contents", "children")
+"""Keys of the entries below one."""
+
+
 def _chapters(value: Any, depth: int = 0) -> Iterator[BookPart]:
     """Yield the files of a nested table of contents (parsed YAML) in order, with the titles of groups."""
     if isinstance(value, str):
@@ -110,23 +116,23 @@ def _chapters(value: Any, depth: int = 0) -> Iterator[BookPart]:
         for entry in value:
             yield from _chapters(entry, depth)
     elif isinstance(value, dict):
-        name = next(
-            (value[key] for key in ("file", "root", "part", "href", "caption") if isinstance(value.get(key), str)), ""
-        )
+        name = next((value[key] for key in ENTRY if isinstance(value.get(key), str)), "")
         is_file = "file" in value or "root" in value or "href" in value or name.endswith(SUFFIXES)
         if name:
             yield BookPart(name=name, depth=depth) if is_file else BookPart(title=name, depth=depth)
-        inner = [value[key] for key in ("chapters", "sections", "parts", "appendices", "contents") if key in value]
+        inner = [value[key] for key in BELOW if key in value]
         for entry in inner or ([] if name else list(value.values())):
             yield from _chapters(entry, min(depth + (bool(name) and "root" not in value), 5))
 
 
 def _yaml_parts(text: str) -> list[BookPart]:
-    """Parts that `_quarto.yml`, `_toc.yml`, `_bookdown.yml` and `mkdocs.yml` list."""
+    """Parts that `_quarto.yml`, `_toc.yml`, `myst.yml`, `_bookdown.yml` and `mkdocs.yml` list."""
     value = load_settings(text)
     if not isinstance(value, dict):
         return []
-    book = value.get("book")
+    book, project = value.get("book"), value.get("project")
+    if isinstance(project, dict) and isinstance(project.get("toc"), list):
+        return list(_chapters(project["toc"]))
     if isinstance(book, dict):
         appendices = book.get("appendices")
         return list(
@@ -164,6 +170,7 @@ def _toc_parts(tree: BookTree, name: str, text: str, depth: int = 0) -> list[Boo
 MANIFESTS = {
     "_quarto.yml": _yaml_parts,
     "_toc.yml": _yaml_parts,
+    "myst.yml": _yaml_parts,
     "_bookdown.yml": _yaml_parts,
     "mkdocs.yml": _yaml_parts,
     "SUMMARY.md": _summary_parts,
