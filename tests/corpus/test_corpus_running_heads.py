@@ -172,4 +172,4 @@ def test_a_foot_of_three_lines_with_several_parts_is_no_text(tmp_path):
     ]
     reading = book(tmp_path / "a.pdf", pages)
     assert "Copyright" not in reading.markdown and "Draft" not in reading.markdown
-    assert sum(row.text == "Copyright of the port" for row in reading.removed) == 8
+    assert sum(row.text.startswith("Copyright of the port") for row in reading.removed) == 8
