@@ -22,8 +22,6 @@ class Difference:
     """Seeds in which it is above 0; None where only the summary is kept."""
     needed: float = 0.0
     """Share of seeds above 0 that the hypothesis asks for, as it was written before the runs."""
-    unit: str = "seeds"
-    """Noun of what is paired."""
     level: float = 0.95
     """Confidence of the interval."""
 
@@ -44,9 +42,7 @@ class Difference:
 
     def shown(self) -> str:
         """Mean and interval, and the count of seeds that agree."""
-        seeds = (
-            f"{self.seeds} {self.unit}" if self.above is None else f"{self.above} of {self.seeds} {self.unit} above 0"
-        )
+        seeds = f"{self.seeds} seeds" if self.above is None else f"{self.above} of {self.seeds} seeds above 0"
         return f"{self.mean:+.3f} [{self.mean - self.half:+.3f}, {self.mean + self.half:+.3f}], {seeds}"
 
     def verdict(self, *, corrected: float, printed: bool = True) -> str:
@@ -58,7 +54,7 @@ class Difference:
         if abs(self.mean) > self.half:
             above = "replicates" if printed else "holds here; the paper prints no number"
             return above if self.mean > 0 else "does not"
-        return f"not settled: {self.seeds} {self.unit} find {self.detectable(self.seeds):.2f} with 80% power"
+        return f"not settled: {self.seeds} seeds find {self.detectable(self.seeds):.2f} with 80% power"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -75,12 +71,9 @@ def paired(
     second: Sequence[float],
     *,
     needed: float = 0.0,
-    unit: str = "seeds",
     level: float = 0.95,
 ) -> Difference:
     """First minus second, seed by seed."""
     gaps = [a - b for a, b in zip(first, second, strict=True)]
     above = sum(gap > 0 for gap in gaps)
-    return Difference(
-        mean=fmean(gaps), sd=stdev(gaps), seeds=len(gaps), above=above, needed=needed, unit=unit, level=level
-    )
+    return Difference(mean=fmean(gaps), sd=stdev(gaps), seeds=len(gaps), above=above, needed=needed, level=level)
