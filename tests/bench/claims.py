@@ -1,16 +1,14 @@
 """The paper's claims next to this project's measurements: `docs/claims.md` and its figures, from stored artifacts.
 
-With `--store ROOT` the finished runs of the headline and of the worlds are measured first and kept in `headline.json`; without it the
-page is written from that file, `worlds.json` and the tables of `RESULTS.md`, so that anybody gets the same page.
+With `--store ROOT` the finished runs of the headline and of the worlds are measured first and kept in `headline.json` and
+`worlds.json`; without it the page is written from what is kept, so that anybody gets the same page.
 """
 
 import argparse
 import json
-import math
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean, stdev
@@ -19,9 +17,9 @@ from typing import Any
 import curricula
 import worlds
 from paired import Difference, holm, paired
-from scipy.special import stdtrit
 from worlds import Finding
 
+from infuser_core.config.run import RunConfig
 from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
 from infuser_core.nano.world import TARGET, world_of
@@ -37,7 +35,7 @@ SWEEP = ROOT / "configs" / "sweep" / "nano-headline.yaml"
 KEPT = HERE / "headline.json"
 FIGURES = ROOT / "docs" / "figures"
 PAGE = ROOT / "docs" / "claims.md"
-ARMS = ("infuser", "fixed-generator", "difficulty")
+ARMS = ("infuser", "fixed-generator", "difficulty", "random")
 
 
 def collect(root: Path) -> list[dict[str, Any]]:
@@ -46,22 +44,18 @@ def collect(root: Path) -> list[dict[str, Any]]:
     return worlds.collected(root, SWEEP, known, _measured)
 
 
-def _measured(root: Path, run: str) -> dict[str, Any]:
+def _measured(root: Path, config: RunConfig) -> dict[str, Any]:
+    run = config.run_name()
     with closing(Lens(Store(root), runs=[run])) as lens:
-        points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
-        sampled = lens.query("""select b.benchmark, b.accuracy from benchmark_scores b join selections s using (run)
-            where b.phase = 'evaluate' and b.iteration = s.selected_iteration order by all""")
-        keys = count_keys(lens.query, run)
-    curve = [(int(row["iteration"]), round(float(row["accuracy"]), 9)) for row in points]
+        curve, sampled, keys = worlds.curve_of(lens), worlds.sampled_of(lens), count_keys(lens.query, run)
     folder = find_model(root, f"{run}@selected").folder
     assert folder is not None, run
     pairs = exact.masses_of_pairs(folder, TARGET, world=world_of("hard"))
     fresh = exact.mean_accuracy(row for row in pairs if row.fresh)
     return {
-        "run": run,
         "curve": curve,
         "auc": round(area(*zip(*curve, strict=True)), 9),
-        "sampled": {row["benchmark"]: round(float(row["accuracy"]), 9) for row in sampled},
+        "sampled": sampled,
         "exact": {"target": _rounded(exact.mean_accuracy(pairs)), "target_fresh": _rounded(fresh)},
         "keys": keys,
     }
@@ -102,48 +96,6 @@ PAPER = {
 """INFUSER minus the columns of the paper's ablation table, points, by category; each is one training run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Older:
-    """A claim measured over three seeds, as the tables of `RESULTS.md` hold it."""
-
-    claim: str
-    """The paper's claim, with INFUSER as its subject."""
-    column: str
-    """Column of the paper's ablation table; empty where it prints none."""
-    variant: str
-    """Row of the table: the other arm, a difference to INFUSER."""
-    measure: str
-    """Column of the table: validation AUC, nano_target or nano_transfer."""
-
-
-OLDER = (
-    Older(claim="ahead of the dev set alone, on its topics, by area", column="Dev-only", variant="nano-dev-only", measure="validation AUC"),
-    Older(claim="ahead of the dev set alone, on other topics, the nano lab", column="Dev-only", variant="nano-dev-only", measure="nano_transfer"),
-    Older(claim="ahead of the dev set alone, on other topics, the small world", column="Dev-only", variant="nano-basic-dev-only", measure="nano_transfer"),
-    Older(claim="ahead of the dev set alone, on other topics, the wide world", column="Dev-only", variant="nano-wide-dev-only", measure="nano_transfer"),
-    Older(claim="ahead of a fixed generator, on other topics, the small world", column="Fix-gen", variant="nano-basic-fixed-generator", measure="nano_transfer"),
-    Older(claim="ahead of a strong generator that is not trained", column="Strong-gen", variant="nano-basic-strong-generator", measure="validation AUC"),
-    Older(claim="DuGRPO ahead of group_std", column="group_std", variant="nano-group-std", measure="validation AUC"),
-    Older(claim="DuGRPO ahead of batch_std", column="batch_std", variant="nano-batch-std", measure="validation AUC"),
-)  # fmt: skip
-FILES = {"nano-basic": "nano-basic", "nano-wide": "nano-baselines", "nano": "nano"}
-"""Sweep files of these variants, by how they begin."""
-_GAP = re.compile(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]")
-
-
-def older(one: Older) -> Difference:
-    """INFUSER minus the variant, from the table of `RESULTS.md` that has it."""
-    lines = (HERE / "RESULTS.md").read_text(encoding="utf-8").splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith(f"| {one.variant} |"))
-    head = next(line for line in reversed(lines[:at]) if line.startswith("| variant |"))
-    names, row = ([part.strip() for part in line.strip("| ").split(" | ")] for line in (head, lines[at]))
-    found = _GAP.search(row[names.index(one.measure)])
-    assert found is not None, one
-    gap, low, high = (float(text) for text in found.groups())
-    seeds = int(row[names.index("seeds")])
-    return Difference(mean=-gap, sd=(high - low) / 2 / float(stdtrit(seeds - 1, 0.975)) * math.sqrt(seeds), seeds=seeds)
-
-
 def findings_of(kept: Sequence[dict[str, Any]]) -> list[Finding]:
     """All rows of the table."""
     ours = arm(kept, "infuser")
@@ -152,17 +104,13 @@ def findings_of(kept: Sequence[dict[str, Any]]) -> list[Finding]:
     for name, claim, column in (
         ("fixed-generator", "ahead of a fixed generator", "Fix-gen"),
         ("difficulty", "influence ahead of a difficulty reward", ""),
+        ("random", "influence ahead of a random reward", ""),
     ):
         other = [row["exact"]["target"]["accuracy"] for row in arm(kept, name)]
         findings.append(_headline(claim, column, "exact target accuracy", paired(exact, other, needed=0.9)))
     rises = paired([rise(row) for row in ours], [0.0] * len(ours), needed=0.9)
     claim = "the generator's keys get better where the dev set looks"
     findings.append(_headline(claim, "", "rise of right keys on target minus off target", rises))
-    for one in OLDER:
-        sweep = next(file for start, file in FILES.items() if one.variant.startswith(start))
-        findings.append(
-            Finding(claim=one.claim, column=one.column, measure=one.measure, difference=older(one), sweep=sweep)
-        )
     return [*findings, *_at_equal_iterations(), *worlds.findings()]
 
 
@@ -234,7 +182,7 @@ def summary(kept: Sequence[dict[str, Any]]) -> str:
     own = next(
         finding for finding in findings if finding.claim == "ahead of the dev set alone, on its topics"
     ).difference
-    seeds, below = own.seeds, own.seeds - (own.above or 0)
+    seeds, below = own.seeds, own.seeds - own.above
     return (
         "In a toy world with untouched seeds, INFUSER trains a better solver than a generator that is never updated, or is paid "
         "for difficulty, for similarity to the dev questions, or at random. On the topics of the dev set, a solver that trains on the dev set "
@@ -259,8 +207,8 @@ def page(kept: Sequence[dict[str, Any]]) -> str:
         summary(kept),
         "",
         "All of it is at the scale of the nano lab, a toy task built to leave room for improvement. `python tests/bench/claims.py` writes this "
-        "page from `tests/bench/headline.json`, `tests/bench/worlds.json`, `tests/bench/curricula.json` and the tables of "
-        "`tests/bench/RESULTS.md`. `make experiments-nano` measures the first two and prints the tables, `make curricula` the third.",
+        "page from `tests/bench/headline.json`, `tests/bench/worlds.json` and `tests/bench/curricula.json`. `make experiments-nano` measures "
+        "the first two, `make curricula` the third; `python tests/bench/worlds.py` prints the means of every arm.",
         "",
         "Paper: INFUSER minus the ablation on Qwen3-8B-Base, points, one training run each. Ours: INFUSER, or the arm that the row names, minus "
         "the other arm with its 95% t interval over seeds. *Replicates*: above 0, *does not*: below 0, "
@@ -314,7 +262,7 @@ def _table(findings: Sequence[Finding]) -> list[str]:
 
 
 def _by_seed(kept: Sequence[dict[str, Any]]) -> list[str]:
-    ours, fixed, hard = (arm(kept, name) for name in ARMS)
+    ours, fixed, hard = (arm(kept, name) for name in ARMS[:3])
     lines = []
     for a, b, c in zip(ours, fixed, hard, strict=True):
         values = [row["exact"]["target"]["accuracy"] for row in (a, b, c)]

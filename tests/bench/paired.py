@@ -18,8 +18,8 @@ class Difference:
     """Sample standard deviation over seeds."""
     seeds: int
     """Seeds."""
-    above: int | None = None
-    """Seeds in which it is above 0; None where only the summary is kept."""
+    above: int
+    """Seeds in which it is above 0."""
     needed: float = 0.0
     """Share of seeds above 0 that the hypothesis asks for, as it was written before the runs."""
     level: float = 0.95
@@ -42,12 +42,12 @@ class Difference:
 
     def shown(self) -> str:
         """Mean and interval, and the count of seeds that agree."""
-        seeds = f"{self.seeds} seeds" if self.above is None else f"{self.above} of {self.seeds} seeds above 0"
-        return f"{self.mean:+.3f} [{self.mean - self.half:+.3f}, {self.mean + self.half:+.3f}], {seeds}"
+        interval = f"{self.mean:+.3f} [{self.mean - self.half:+.3f}, {self.mean + self.half:+.3f}]"
+        return f"{interval}, {self.above} of {self.seeds} seeds above 0"
 
     def verdict(self, *, corrected: float, printed: bool = True) -> str:
         """Replicates above 0, does not below, both with `corrected` p under 0.05; else what the seeds could settle."""
-        if self.mean > self.half and self.above is not None and self.above < self.needed * self.seeds:
+        if self.mean > self.half and self.above < self.needed * self.seeds:
             return f"interval above 0, but not in {self.needed:.0%} of seeds: fails as it was written before the runs"
         if abs(self.mean) > self.half and corrected >= 0.05:
             return f"{'above' if self.mean > 0 else 'below'} 0 alone, not when all are corrected"

@@ -6,7 +6,7 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -43,7 +43,7 @@ BESIDE = {"nano-tail": "exact target accuracy"}
 """Measures that a sweep file names and no hypothesis of it uses."""
 
 Row = dict[str, Any]
-Measure = Callable[[Path, str], Row]
+Measure = Callable[[Path, RunConfig], Row]
 
 
 def collected(root: Path, sweep: Path, known: Sequence[Row], measure: Measure) -> list[Row]:
@@ -64,14 +64,28 @@ def collected(root: Path, sweep: Path, known: Sequence[Row], measure: Measure) -
 def _row(root: Path, config: RunConfig, kept: Row | None, measure: Measure) -> Row | None:
     if not Journal(root, config.run_name()).is_finished():
         return kept
-    return {"seed": config.seed, "arm": config.variant, **measure(root, config.run_name())}
+    return {"seed": config.seed, "arm": config.variant, **measure(root, config)}
 
 
-def measured(root: Path, run: str) -> Row:
-    """Area under the validation curve, and exact accuracy by topic at the selected checkpoint."""
-    world = world_of(next((name for name in ("composed", "broad") if run.startswith(f"nano-{name}")), "hard"))
+def curve_of(lens: Lens) -> list[tuple[int, float]]:
+    """Iterations and validation accuracies of the lens's only run."""
+    points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
+    return [(int(point["iteration"]), round(float(point["accuracy"]), 9)) for point in points]
+
+
+def sampled_of(lens: Lens) -> dict[str, float]:
+    """Sampled accuracies of the selected checkpoint by benchmark, of the lens's only run."""
+    rows = lens.query("""select b.benchmark, b.accuracy from benchmark_scores b join selections s using (run)
+        where b.phase = 'evaluate' and b.iteration = s.selected_iteration order by all""")
+    return {row["benchmark"]: round(float(row["accuracy"]), 9) for row in rows}
+
+
+def measured(root: Path, config: RunConfig) -> Row:
+    """Area under the validation curve; exact accuracy by topic and sampled ones by benchmark at the selected checkpoint."""
+    run = config.run_name()
+    world = world_of(getattr(config.data.dev, "world", "hard"))
     with closing(Lens(Store(root), runs=[run])) as lens:
-        points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
+        curve, sampled = curve_of(lens), sampled_of(lens)
         asked = lens.query("select distinct subdomain from reference_questions order by all")
     folder = find_model(root, f"{run}@selected").folder
     assert folder is not None, run
@@ -82,8 +96,7 @@ def measured(root: Path, run: str) -> Row:
     by_topic = {
         name: round(exact.mean_accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
     }
-    curve = [(int(point["iteration"]), round(float(point["accuracy"]), 9)) for point in points]
-    return {"run": run, "auc": round(area(*zip(*curve, strict=True)), 9), "exact": by_topic}
+    return {"auc": round(area(*zip(*curve, strict=True)), 9), "exact": by_topic, "sampled": sampled}
 
 
 def over(topics: Sequence[str]) -> Callable[[Row], float]:
@@ -141,7 +154,19 @@ def _auc(row: Row) -> float:
     return float(row["auc"])
 
 
-CONTRASTS = (
+def _transfer(row: Row) -> float:
+    return float(row["sampled"]["nano_transfer"])
+
+
+CLAIMED = (
+    Contrast(claim="ahead of the dev set alone, on its topics, by area", column="Dev-only", sweep="nano", arm="dev-only", measure="validation AUC", of=_auc),
+    Contrast(claim="ahead of the dev set alone, on other topics, the nano lab", column="Dev-only", sweep="nano", arm="dev-only", measure="nano_transfer", of=_transfer),
+    Contrast(claim="ahead of the dev set alone, on other topics, the small world", column="Dev-only", sweep="nano-basic", arm="dev-only", measure="nano_transfer", of=_transfer),
+    Contrast(claim="ahead of the dev set alone, on other topics, the wide world", column="Dev-only", sweep="nano-baselines", arm="dev-only", measure="nano_transfer", of=_transfer),
+    Contrast(claim="ahead of a fixed generator, on other topics, the small world", column="Fix-gen", sweep="nano-basic", arm="fixed-generator", measure="nano_transfer", of=_transfer),
+    Contrast(claim="ahead of a strong generator that is not trained", column="Strong-gen", sweep="nano-basic", arm="strong-generator", measure="validation AUC", of=_auc),
+    Contrast(claim="DuGRPO ahead of group_std", column="group_std", sweep="nano", arm="group-std", measure="validation AUC", of=_auc),
+    Contrast(claim="DuGRPO ahead of batch_std", column="batch_std", sweep="nano", arm="batch-std", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of the dev set alone on target topics that it lacks", column="Dev-only", sweep="nano-narrow", arm="dev-only", measure="exact accuracy, four uncovered topics", of=over(UNCOVERED), needed=0.875),
     Contrast(claim="ahead of the dev set alone on the topics that it covers", column="Dev-only", sweep="nano-narrow", arm="dev-only", measure="exact accuracy, two covered topics", of=over(COVERED)),
     Contrast(claim="ahead of a fixed generator on target topics that the dev set lacks", column="Fix-gen", sweep="nano-narrow", arm="fixed-generator", measure="exact accuracy, four uncovered topics", of=over(UNCOVERED)),
@@ -158,7 +183,20 @@ CONTRASTS = (
     Contrast(claim="ahead of a fixed generator where the test asks 539 operand pairs", column="Fix-gen", sweep="nano-broad", arm="fixed-generator", measure="exact accuracy, two broad topics", of=over(("orchard", "ferry")), needed=0.875),
     Contrast(claim="ahead of a fixed generator that has every other document on the target's domains", column="Fix-gen", sweep="nano-break-even", arm="own-half", measure="exact target accuracy", of=over(TARGET)),
     Contrast(claim="ahead of a fixed generator that has them and perfect keys", column="Fix-gen", sweep="nano-break-even", arm="perfect-half", measure="exact target accuracy", of=over(TARGET)),
+    Contrast(claim="ahead of a random reward where one document in four is on the target's domains", column="", sweep="nano-break-even", arm="random", measure="exact target accuracy", of=over(TARGET)),
+    Contrast(claim="ahead of a random reward, by area", column="", sweep="nano", arm="random", measure="validation AUC", of=_auc),
+    Contrast(claim="ahead of a random reward in the wide world, by area", column="", sweep="nano-baselines", arm="random", measure="validation AUC", of=_auc),
 )  # fmt: skip
+CONTRASTS = (
+    *CLAIMED,
+    *(
+        replace(one, claim=one.claim.replace("a fixed generator", "a random reward"), column="", arm="random", needed=0)
+        for one in CLAIMED
+        if (one.ours, one.arm) == ("infuser", "fixed-generator")
+    ),
+)
+"""The claims, and those against a fixed generator once more against a random reward."""
+SWEEPS = tuple(dict.fromkeys(one.sweep for one in CONTRASTS))
 
 
 def kept() -> dict[str, list[Row]]:
@@ -169,16 +207,15 @@ def kept() -> dict[str, list[Row]]:
 def collect(root: Path) -> None:
     """Measure what the store has of every world, and keep it."""
     known = kept()
-    sweeps = dict.fromkeys([*(contrast.sweep for contrast in CONTRASTS), "nano-dev-pays"])
-    found = {name: collected(root, FOLDER / f"{name}.yaml", known.get(name, []), measured) for name in sweeps}
-    text = json.dumps(found, separators=(",", ":")).replace('{"seed"', '\n{"seed"')
+    sweeps = (*SWEEPS, "nano-dev-pays")
+    rows = {name: collected(root, FOLDER / f"{name}.yaml", known.get(name, []), measured) for name in sweeps}
+    text = json.dumps(rows, separators=(",", ":")).replace('{"seed"', '\n{"seed"')
     KEPT.write_text(text + "\n", encoding="utf-8")
 
 
 def waiting() -> list[str]:
     """A paragraph that names the sweeps of which nothing is kept; none where all have rows."""
-    lacking = dict.fromkeys(one.sweep for one in CONTRASTS if not kept().get(one.sweep))
-    names = ", ".join(f"`configs/sweep/{name}.yaml`" for name in lacking)
+    names = ", ".join(f"`configs/sweep/{name}.yaml`" for name in SWEEPS if not kept().get(name))
     return [f"Written, and not yet run as far as their stopping rules ask: {names}.", ""] if names else []
 
 

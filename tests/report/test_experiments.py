@@ -1,36 +1,34 @@
-"""`make experiments-nano` runs sweep files that exist, over three seeds, against a variant that they have."""
+"""`make experiments-nano` runs sweeps that exist, over the same seeds of every arm."""
 
 import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
-from places import TESTS
+from places import ROOT, TESTS
 
-from infuser_core.planning.sweeps import read_sweeps
+from infuser_core.planning.sweeps import read_sweep
 
-SCRIPT = TESTS / "bench" / "experiments.py"
-MADE = runpy.run_path(str(SCRIPT))
-EXPERIMENTS: tuple[Any, ...] = MADE["EXPERIMENTS"]
+FOLDER = ROOT / "configs" / "sweep"
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.file)
-def test_a_sweep_has_its_reference_and_the_same_seeds_of_every_variant(experiment: Any):
-    runs = read_sweeps([Path(experiment.path)], against=experiment.reference)
-    seeds: dict[str, list[int]] = {}
-    for config in runs:
-        seeds.setdefault(config.label, []).append(config.seed)
-    assert len(seeds) > 1
-    (common,) = {tuple(found) for found in seeds.values()}
-    assert len(common) >= 3
+@pytest.fixture
+def experiments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(str(TESTS / "bench"))
+    return runpy.run_path(str(TESTS / "bench" / "experiments.py"))
 
 
-def test_no_sweep_of_the_nano_lab_is_left_out():
-    folder = Path(EXPERIMENTS[0].path).parent
-    known = {
-        *MADE["STUDIED"],
-        *MADE["SETTINGS"],
-        *MADE["AT_EQUAL_COMPUTE"],
-        *(experiment.file for experiment in EXPERIMENTS),
+def test_a_sweep_of_a_claim_has_the_same_seeds_of_every_arm_and_a_random_reward(experiments: dict[str, Any]):
+    for name in experiments["CLAIMED"]:
+        seeds: dict[str, list[int]] = {}
+        for config in read_sweep(FOLDER / f"{name}.yaml"):
+            seeds.setdefault(config.variant, []).append(config.seed)
+        (common,) = {tuple(each) for each in seeds.values()}
+        assert len(common) >= 3
+        assert any(arm.split("-")[-1] == "random" for arm in seeds)
+
+
+def test_no_sweep_of_the_nano_lab_is_left_out(experiments: dict[str, Any]):
+    groups = ("CLAIMED", "SETTINGS", "STUDIED", "AT_EQUAL_COMPUTE")
+    assert {path.stem for path in FOLDER.glob("nano*.yaml")} == {
+        name for group in groups for name in experiments[group]
     }
-    assert {path.name for path in folder.glob("nano*.yaml")} == known
