@@ -15,6 +15,7 @@ from pathlib import Path
 import worlds
 
 from infuser_core import settings
+from infuser_core.planning.sweeps import read_sweeps
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -39,13 +40,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs at a time")
     chosen = parser.parse_args()
     began = time.monotonic()
-    paths = [str(FOLDER / f"{name}.yaml") for name in chosen.only]
-    run = [sys.executable, "-m", "flows.cli.main", "sweep", *paths, "--set", KEEP, "--jobs", str(chosen.jobs), "--json"]
-    rows = json.loads(subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    paths = [FOLDER / f"{name}.yaml" for name in chosen.only]
+    runs = read_sweeps(paths)
+    sweep = [sys.executable, "-m", "flows.cli.main", "sweep", *map(str, paths), "--jobs", str(chosen.jobs)]
+    options = ["--set", KEEP, "--against", runs[0].label, "--json"]
+    subprocess.run([*sweep, *options], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     seconds = round(time.monotonic() - began, 1)
     subprocess.run([sys.executable, HERE / "claims.py", "--store", settings.store_root()], cwd=ROOT, check=True)
     print("\n".join(worlds.tables()))
-    print(json.dumps({"name": "experiments", "runs": len(rows), "seconds": seconds, "jobs": chosen.jobs}))
+    print(json.dumps({"name": "experiments", "runs": len(runs), "seconds": seconds, "jobs": chosen.jobs}))
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ SHARES = {"quarter": "four", "half": "two"}
 EVEN_SIZE = 12
 """Dev questions of the runs of nano-break-even."""
 
-BESIDE = {"nano-tail": "exact target accuracy"}
-"""Measures that a sweep file names and no hypothesis of it uses."""
+UNCLAIMED = ("nano-tail", "nano-dev-pays")
+"""Sweeps whose exact target accuracy is measured, and no claim uses."""
 
 Row = dict[str, Any]
 Measure = Callable[[Path, RunConfig], Row]
@@ -154,16 +154,16 @@ def _auc(row: Row) -> float:
     return float(row["auc"])
 
 
-def _transfer(row: Row) -> float:
-    return float(row["sampled"]["nano_transfer"])
+def _sampled(benchmark: str) -> Callable[[Row], float]:
+    return lambda row: row["sampled"][benchmark]
 
 
 CLAIMED = (
     Contrast(claim="ahead of the dev set alone, on its topics, by area", column="Dev-only", sweep="nano", arm="dev-only", measure="validation AUC", of=_auc),
-    Contrast(claim="ahead of the dev set alone, on other topics, the nano lab", column="Dev-only", sweep="nano", arm="dev-only", measure="nano_transfer", of=_transfer),
-    Contrast(claim="ahead of the dev set alone, on other topics, the small world", column="Dev-only", sweep="nano-basic", arm="dev-only", measure="nano_transfer", of=_transfer),
-    Contrast(claim="ahead of the dev set alone, on other topics, the wide world", column="Dev-only", sweep="nano-baselines", arm="dev-only", measure="nano_transfer", of=_transfer),
-    Contrast(claim="ahead of a fixed generator, on other topics, the small world", column="Fix-gen", sweep="nano-basic", arm="fixed-generator", measure="nano_transfer", of=_transfer),
+    Contrast(claim="ahead of the dev set alone, on other topics, the nano lab", column="Dev-only", sweep="nano", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
+    Contrast(claim="ahead of the dev set alone, on other topics, the small world", column="Dev-only", sweep="nano-basic", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
+    Contrast(claim="ahead of the dev set alone, on other topics, the wide world", column="Dev-only", sweep="nano-baselines", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
+    Contrast(claim="ahead of a fixed generator, on other topics, the small world", column="Fix-gen", sweep="nano-basic", arm="fixed-generator", measure="nano_transfer", of=_sampled("nano_transfer")),
     Contrast(claim="ahead of a strong generator that is not trained", column="Strong-gen", sweep="nano-basic", arm="strong-generator", measure="validation AUC", of=_auc),
     Contrast(claim="DuGRPO ahead of group_std", column="group_std", sweep="nano", arm="group-std", measure="validation AUC", of=_auc),
     Contrast(claim="DuGRPO ahead of batch_std", column="batch_std", sweep="nano", arm="batch-std", measure="validation AUC", of=_auc),
@@ -286,18 +286,18 @@ def _by_seed(runs: Sequence[Row], arm: str, of: Callable[[Row], float]) -> dict[
 
 
 def tables() -> list[str]:
-    """Mean and deviation over runs of every arm, in the measures of the sweep's contrasts, as Markdown."""
+    """Mean and deviation over runs of every arm, in the measures of the sweep's contrasts and benchmarks, as Markdown."""
     lines = []
-    for sweep, runs in ((name, found) for name, found in kept().items() if found):
+    for sweep, runs in kept().items():
         measures = {one.measure: one.of for one in CONTRASTS if one.sweep == sweep}
-        measures |= {BESIDE[sweep]: over(TARGET)} if sweep in BESIDE else {}
+        measures |= {"exact target accuracy": over(TARGET)} if sweep in UNCLAIMED else {}
+        measures |= {name: _sampled(name) for name in runs[0].get("sampled", ())}
         lines += [f"`configs/sweep/{sweep}.yaml`", ""]
         lines += ["| arm | runs | " + " | ".join(measures) + " |", "| --- |" + " ---: |" * (1 + len(measures))]
         for arm in dict.fromkeys(row["arm"] for row in runs):
-            mine = [row for row in runs if row["arm"] == arm]
-            values = [[of(row) for row in mine] for of in measures.values()]
-            shown = [f"{fmean(column):.3f} ± {stdev(column) if len(column) > 1 else 0:.3f}" for column in values]
-            lines.append(f"| {arm} | {len(mine)} | " + " | ".join(shown) + " |")
+            columns = [[of(row) for row in runs if row["arm"] == arm] for of in measures.values()]
+            shown = [f"{fmean(column):.3f} ± {stdev(column):.3f}" for column in columns]
+            lines.append(f"| {arm} | {len(columns[0])} | {' | '.join(shown)} |")
         lines.append("")
     return lines
 
