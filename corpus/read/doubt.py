@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-RULES = "doubt-4"
+RULES = "doubt-5"
 """Name and version of the rules by which a paragraph is doubtful, for recipes."""
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
@@ -105,6 +105,10 @@ HOLE = re.compile(
 """Punctuation after a space, or brackets without text: a reference, a formula or a macro was lost."""
 EMPTY_CODE = re.compile(r"[^\n]*\n[\s>`~]*|(?s:.*\ninclude::\S+\[[^\n]*\]\n.*)")
 """A block of code without a line, or with an inclusion: what it includes is missing."""
+UNSEEN = re.compile(
+    r"\W*(?:exercise|problem|question)\b.{0,400}\b(?:figure|fig\.|graph|diagram)\s+\(?[A-Z]?\d", re.I | re.S
+)
+"""An exercise about a picture, which was left out."""
 UNRESOLVED, CODE = re.compile(r"\[\?[\w.:/+-]+\\?\]"), re.compile(r"`[^`\n]+`")
 """The mark of `unresolved`, also in a formula; inline code, which may look like one."""
 
@@ -144,7 +148,8 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
         return Doubtful.FORMULA
     if MARKUP.search(prose) or UNRESOLVED.search(CODE.sub("", paragraph)):
         return Doubtful.MARKUP
-    return Doubtful.HOLE if HOLE.search(prose) and not paragraph.lstrip().startswith("|") else None
+    has_hole = UNSEEN.match(paragraph) or (HOLE.search(prose) and not paragraph.lstrip().startswith("|"))
+    return Doubtful.HOLE if has_hole else None
 
 
 def doubt_by_page(text: str, page_starts: Sequence[int]) -> list[Doubt]:

@@ -35,8 +35,8 @@ SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 """Bullets that are also operators."""
 ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
-PARAGRAPH_GAP = 1.3
-"""Distance between two lines that separates paragraphs, in units of the usual distance."""
+PARAGRAPH_GAP, FRACTION = 1.3, 1.5
+"""Distance between two lines that separates paragraphs, in units of the usual one, and its factor at a fraction."""
 MOST_INDENT = 3
 """Largest indentation of the first line of a paragraph, in units of the font size."""
 RISE, MOST_LINES = 0.3, 10
@@ -239,7 +239,11 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
         return _flows_on(block, line)
     if above.broken:
         return True
-    if above.y - line.y > PARAGRAPH_GAP * max(pitch, 1.0) * max(line.size, above.size):
+    # A fraction in a full line of text makes it taller.
+    is_tall = "\\frac{" in f"{above.text}{line.text}" and abs(line.x0 - line.left) < 2 and _is_full(above, line)
+    is_tall = is_tall and (abs(above.x0 - above.left) < 2 or not line.text[:1].isupper())
+    gap = PARAGRAPH_GAP * (FRACTION if is_tall else 1) * max(pitch, 1.0)
+    if above.y - line.y > gap * max(line.size, above.size):
         return False
     return not _begins(block, line)
 

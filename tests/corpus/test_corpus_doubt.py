@@ -54,6 +54,7 @@ HOUSE = "\u0627\u0644\u0643\u062a\u0627\u0628 \u0641\u064a \u0627\u0644\u0628\u0
         ("<table><tr><td>silt", MARKUP),
         ("( ) + ( ) \\end{eqnarray}", MARKUP),
         ("x = <!-- formula-not-decoded -->", FORMULA),
+        ("Exercise 2.4 Simplify the circuit of Figure 2.5 and determine the output voltage.", HOLE),
         (shifted(PROSE * 9), WORD),
         (PROSE.translate(dict.fromkeys(map(ord, "aeiouy"), "\u00df")) * 9, WORD),
         (accented(RIVER), WORD),

@@ -113,6 +113,20 @@ def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
     assert page(tmp_path / "a.pdf", draw, [(90, 90 + width, 702.5)]) == "y = \\frac{n + 1}{2}\n"
 
 
+def test_a_fraction_does_not_end_the_paragraph_of_its_line(tmp_path):
+    text = "each carrier takes his load over the ridge and down to the valley"
+    width = stringWidth(text, "Times-Roman", 10)
+    draw = [(72, 700 - 12 * row, 10, text) for row in range(6)]
+    draw += [
+        (72, 620, 10, "the share"),
+        (118, 626.8, 10, "x"),
+        (118, 613.1, 10, "y"),
+        (128, 620, 10, "of it and no more"),
+    ]
+    draw += [(72 + width - 60, 620, 10, "that is carried"), (72, 600, 10, "before noon.")]
+    assert "the valley the share \\frac{x}{y} of it" in page(tmp_path / "a.pdf", draw, [(117, 124, 622.5)])
+
+
 def test_the_next_line_is_no_part_of_a_fraction(tmp_path):
     draw = [(72, 700, 10, "y ="), (90, 703.9, 7, "1"), (90, 696.5, 7, "2"), (96, 700, 10, "x"), (89, 688, 10, "i")]
     assert "\\frac{1}{2} x" in page(tmp_path / "a.pdf", draw, [(89.7, 93.8, 702.5)])
@@ -229,20 +243,6 @@ def test_a_bar_that_is_painted_as_a_picture_divides_a_fraction(tmp_path):
     canvas.save()
     pieces = pdf.read_pdf(str(tmp_path / "a.pdf")).pages[0]
     assert " ".join(piece.text for piece in pieces) == "y = \\frac{a}{b}"
-
-
-def test_a_sum_of_the_next_line_that_is_drawn_within_a_line_stands_in_its_own():
-    def piece(text: str, x0: float, x1: float, y: float, size: float = 10.0) -> Piece:
-        return Piece(text=text, x0=x0, x1=x1, y=y, size=size, font="CMR10", bold=False, mono=False, run=True)
-
-    first = [
-        piece("where the kiln", 315, 418, 422.7),
-        piece("\u2211", 315, 325.5, 410.7),
-        piece("i burns", 422, 540, 422.7),
-    ]
-    limits = [piece("m", 325.5, 332, 415.7, 7.0), piece("i=1", 325.5, 336, 408.2, 7.0), piece("r", 338, 342, 410.7)]
-    read = " ".join(part.text for part in assemble_scripts([*first, *limits]))
-    assert "where the kiln i burns" in read and "\u2211_{i=1}^{m} r" in read
 
 
 def test_a_script_of_a_subscript_belongs_to_it_where_a_superscript_stands_above(tmp_path):

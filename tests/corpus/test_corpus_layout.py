@@ -215,6 +215,26 @@ def test_a_title_with_a_number_of_its_own_does_not_go_on_with_the_one_above(tmp_
     assert titles == [f"5.{number}" for number in range(1, 9)]
 
 
+def test_the_contents_of_an_appendix_at_its_head_are_no_titles(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    for letter in "AB":
+        canvas.setFont("Helvetica-Bold", 14)
+        for row, name in enumerate(("Waves", "Decay", "Growth")):
+            canvas.drawString(72, 740 - 20 * row, f"{letter}.{row + 1}")
+            canvas.drawString(110, 740 - 20 * row, name)
+            canvas.drawString(500, 740 - 20 * row, str(32 + row))
+        canvas.setFont("Helvetica", 16)
+        canvas.drawString(72, 660, f"{letter}.1 Waves")
+        canvas.setFont("Times-Roman", 10)
+        for row in range(40):
+            canvas.drawString(
+                72, 630 - 12 * row, "The extension to two dimensions takes the same form as the one above it."
+            )
+        canvas.showPage()
+    canvas.save()
+    assert [title for _, title in found(tmp_path / "book.pdf")] == ["A.1 Waves", "B.1 Waves"]
+
+
 def test_two_rows_of_words_in_columns_are_a_table(tmp_path):
     canvas = Canvas(str(tmp_path / "book.pdf"))
     canvas.setFont("Times-Roman", 10)

@@ -95,8 +95,6 @@ def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
         else piece
         for n, piece in enumerate(pieces)
     ]
-    for place in range(1, len(result) - 1):
-        _move_after_line(result, place)
     for place in range(len(result) - 1):
         limit, sign = result[place : place + 2]
         if OPERATOR.match(sign.text) and limit.size <= SMALLER * sign.size and 0.8 < (limit.y - sign.y) / sign.size < 2:
@@ -104,18 +102,6 @@ def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
             if sign.x0 - 1 < middle < sign.x1 + 1:
                 result[place : place + 2] = [sign, limit]
     return result
-
-
-def _move_after_line(pieces: list[Piece], place: int) -> None:
-    """Move a large operator of the next line that is drawn within a line after that line."""
-    before, sign = pieces[place - 1 : place + 1]
-    if not OPERATOR.match(sign.text) or not 0.8 < (before.y - sign.y) / sign.size < 2 or sign.x1 > before.x1:
-        return
-    stop, right = place + 1, before.x1
-    while stop < len(pieces) and pieces[stop].x0 > right - 1 and abs(pieces[stop].y - before.y) < 0.5 * sign.size:
-        right = pieces[stop].x1
-        stop += 1
-    pieces[place:stop] = [*pieces[place + 1 : stop], sign]
 
 
 def _fit_operator(operator: Piece, near: Sequence[Piece]) -> Piece:
