@@ -15,6 +15,8 @@ from corpus.read.lines import PdfCell, PdfLine
 
 MIN_ROWS = 3
 MAX_COLUMNS = 12
+MANY = 5
+"""Least number of cells in a row of signs or numbers."""
 LABEL = re.compile(
     r"^(?:[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]|\(?(?:\d{1,3}|[a-z]|[ivx]+)[.):]|\[[^\]\s]{1,12}\])$",
     re.I,
@@ -330,14 +332,14 @@ def _is_beside(above: PdfLine, line: PdfLine) -> bool:
 
 
 def _count_cells(line: PdfLine) -> int:
-    """Number of cells of a line that may be a row of a table: all have words, none ends a sentence or is a label."""
+    """Number of cells of a line that may be a row of a table: many, or words that end no sentence and are no labels."""
     texts = [cell.text for cell in line.cells]
     # A full line with wide spaces is justified.
     gaps = [right.x0 - left.x1 for left, right in pairwise(line.cells)]
     is_justified = line.x1 > line.margin - ALIGNED and max(gaps, default=0) < WIDE_SPACE * line.size
     is_row = not (is_justified or LABEL.match(texts[0]) or _has_margin(line) or CONTENTS_LINE.search(line.text))
-    is_row = is_row and all(map(WORD.search, texts)) and not any(map(SENTENCE_END.search, texts[:-1]))
-    return len(texts) if is_row else 0
+    are_words = all(map(WORD.search, texts)) and not any(map(SENTENCE_END.search, texts[:-1]))
+    return len(texts) if is_row and (are_words or (len(texts) >= MANY and "," not in line.text)) else 0
 
 
 def _divides_cells(table: TextBlock) -> bool:

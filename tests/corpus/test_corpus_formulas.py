@@ -337,6 +337,11 @@ def test_a_rule_that_cuts_a_number_of_a_calculation_is_marked():
     assert fraction_of(parts, Rule(x0=257.0, x1=275.6, y=296.0), 12.0)[0].endswith(GARBLED)
 
 
+def test_a_root_with_a_fraction_makes_a_denominator_taller():
+    parts = [("1", 317.9, 672.5), ("\\sqrt{1 + (\\frac{a}{b})^{2}}", 291.0, 648.6)]
+    assert fraction_of(parts, Rule(x0=290.5, x1=350.7, y=667.9), 10.9, 0.2)[0].startswith("\\frac{1}{\\sqrt{1")
+
+
 def test_the_head_of_a_table_is_no_numerator():
     parts = [("Statements", 72.0, 706.0), ("Answers", 150.0, 706.0), ("P(E)", 72.0, 690.0), ("0.7954", 150.0, 690.0)]
     assert fraction_of(parts, Rule(x0=71.0, x1=186.0, y=702.0), 10.0) == [text for text, *_ in parts]

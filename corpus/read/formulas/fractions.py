@@ -99,7 +99,8 @@ def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
 def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
     """Join the pieces of the fraction whose bar is this rule; None if the rule is not a fraction bar."""
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
-    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
+    # A fraction or root within it makes a denominator taller.
+    under = [p for p in near if DENOMINATOR[0] < (rule.y - p.y) / p.size < DENOMINATOR[1] + ("\\" in p.text)]
     over, under = (_add_scripts(_nearest_line(part, rule), near, rule) for part in (over, under))
     if not over or not under or all(p.mono for p in (*over, *under)):
         return None
