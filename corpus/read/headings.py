@@ -52,7 +52,7 @@ SPELLED = re.compile(rf"^(?:{CHAPTER}|({NUMERAL}))$", re.I)
 """The label above a chapter's title: a word such as Chapter, or a number in words."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
 """The end of a sentence, or several clauses, in the middle of a line."""
-CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
+CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*(?:\d|[A-Z]\.\d)", re.I)
 
 Style = tuple[str, float, bool, bool, int]
 """Font, size, whether bold, whether all capitals, and 0, 1 or 2 for no section number, `3`, or `3.1` and deeper."""

@@ -404,7 +404,8 @@ def _may_float(block: TextBlock) -> bool:
     if block.kind is not BlockKind.PARAGRAPH:
         return False
     line = block.lines[0]
-    heads = len(block.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or len(line.text) < HEAD_CHARS)
+    is_short = len(line.text) < HEAD_CHARS and not line.text[:1].islower()
+    heads = len(block.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or is_short)
     return heads or bool(CAPTION.match(line.text))
 
 
