@@ -117,8 +117,8 @@ def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -
     if (WORDS.match(top) and WORDS.match(bottom)) or max(len(WORD.findall(part)) for part in (top, bottom)) > MAX_WORDS:
         return None
     # The rule of a calculation may begin within the number below it.
-    cut = [p for p in beside if p.x0 < rule.x0 - SLACK and any(abs(q.x0 - p.x1) < 0.05 * q.size for q in under)]
-    mark = GARBLED * any(p.font == under[0].font for p in cut)
+    heads = [p for p in beside if p.x0 < rule.x0 - SLACK and any(abs(q.x0 - p.x1) < 0.05 * q.size for q in under)]
+    mark = GARBLED * any(p.font == under[0].font for p in heads)
     # A large sign has the height of its own font, by which a script next to the fraction may seem to be level.
     neighbours = [
         p for p in pieces if _is_next_to(p, rule) and not (p in over or p in under or EXTENSION.search(p.font))
