@@ -210,7 +210,8 @@ def pack(parts: Sequence[Span], measure: SliceCounter, *, min_tokens: int, max_t
         halves = [(tail[:place], tail[place:]) for place in range(len(tail) - 1, 0, -1)]
         fitting = [two for two in halves if all(min_tokens <= measure(*_whole(half)) <= max_tokens for half in two)]
         if fitting:
-            runs[-2:] = min(fitting, key=lambda two: _damage(measure.source, two[0][-1], two[1][0]))
+            best = min(fitting, key=lambda two: _damage(measure.source, two[0][-1], two[1][0]))
+            runs[-2:] = best
     return [_whole(run) for run in runs]
 
 
