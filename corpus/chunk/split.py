@@ -199,8 +199,8 @@ def pack(parts: Sequence[Span], measure: SliceCounter, *, min_tokens: int, max_t
         stop = _last_fitting(parts, ends, place, measure, max_tokens, chars_per_token)
         if stop < len(parts):
             half = _last_fitting(parts, ends, place, measure, max(max_tokens // 2, min_tokens), chars_per_token)
-            cuts = range(stop, min(half, stop - 1), -1)
-            stop = min(cuts, key=lambda cut: _damage(measure.source, parts[cut - 1], parts[cut]))
+            places = range(stop, min(half, stop - 1), -1)
+            stop = min(places, key=lambda end: _damage(measure.source, parts[end - 1], parts[end]))
         runs.append(list(parts[place:stop]))
         start, end = parts[place][0], ends[stop - 1]
         chars_per_token = max((end - start) / max(measure(start, end), 1), 0.1)
@@ -216,7 +216,7 @@ def pack(parts: Sequence[Span], measure: SliceCounter, *, min_tokens: int, max_t
 
 
 def _damage(source: str, before: Span, after: Span) -> int:
-    """What a cut between two pieces takes apart, from 0 (nothing, before a heading) to 4.
+    """Damage of a cut between two pieces, from 0 (none, before a heading) to 4.
 
     1 is before a statement with a label, 2 within an argument, 3 within a list, or between a text and what belongs to
     it, 4 between an announcement and what it announces.
