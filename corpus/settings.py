@@ -16,7 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "name": "corpus",
     "anchor": {"type": "nano"},
     "data": {"dev": {**_QUESTIONS, "split": "dev"}, "validation": {**_QUESTIONS, "split": "validation"}},
-    "corpus": {"judge": {"type": "none"}, "chunk": {"tokenizer": {"type": "rules"}}},
+    "corpus": {"judge": {"type": "rules"}, "chunk": {"tokenizer": {"type": "rules"}}},
     "cotrain": {"generator": _ROLE, "solver": _ROLE},
 }
 """Configuration of a build without --config: only `corpus` is used, no anchor is loaded and no question is read."""

@@ -45,7 +45,7 @@ from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, attempt_key
 from tasks.work import Work
 
-VERSION = 19
+VERSION = 20
 """Version of the stages from textbook files to judged chunks."""
 QUESTIONS_VERSION = 15
 """Version of the stages that load question sets."""

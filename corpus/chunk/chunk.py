@@ -168,6 +168,9 @@ def _join_small(sections: Sequence[Section], measure: SliceCounter, config: Chun
         group = sections[place]
         place += 1
         while is_small(group) and place < len(sections) and sections[place].top == group.top:
+            if groups and groups[-1].top == group.top and sections[place].blocks[0].level < group.blocks[0].level:
+                # The last section below a heading belongs to the text before it.
+                break
             group = _join(group, sections[place])
             place += 1
         if groups and is_small(group) and groups[-1].top == group.top:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from corpus.chunk.blocks import BlockType, scan
 
-RULES = "rules-8"
+RULES = "rules-9"
 """Name and version of this set of rules, for recipes."""
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be distinguished from prose."""
@@ -66,6 +66,7 @@ REFERENCE = re.compile(
     r"|^\W*(?:[A-Z]\.[ -]?){1,3}\s?[A-Z][a-z]+|^\W*[A-Z][\w-]+,? [A-Z](?:[A-Z]?\b|\.)"
     r"|\b\d+\s?(?:\(\d+\))?\s?:\s?\d+\s?[-\u2013]\s?\d+"
 )
+LINK = re.compile(r"https?://|\bwww\.")
 YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
 CHANGE = re.compile(
     r"(?i)^\W*(?:n-i-bz|#?\d{5,7}\b|(?:release |version |v)\d+(?:\.\d+)+"
@@ -99,9 +100,15 @@ COURSE = re.compile(
     r"|fill (?:in|out|this)|next (?:\(?bonus\)? )?(?:unit|chapter|section|lecture|week|class|part|module|lesson)"
     r"|(?:last|this) (?:year|week|lecture|class|unit|course|chapter)|(?:the|our) course|to cover|my notes|taught by"
     r"|tutorials?|thank\w*|grateful|gratitude|acknowledg\w*|reviewers?|suggestions|sign up|join us|welcome"
-    r"|assignments?|problem sets?|projects|meetings?)\b"
+    r"|assignments?|problem sets?|projects|meetings?|surveys?|errata|donat\w*|subscri\w*|newsletters?|mailing lists?"
+    r"|e-?mail(?:ed|s)?|bug reports?|pull requests?|git(?:hub|lab)|websites?|editions?|authors?|readers?|publishers?"
+    r"|this (?:book|textbook|manual|guide|series)|discounts?|workshops?|consult(?:ing|ants?))\b"
 )
-"""Words that occur in sentences about the course itself: dates, work to hand in, the next part, thanks."""
+"""Words that occur in sentences about the course or the book itself: dates, the next part, thanks, offers, help."""
+PERSON = re.compile(
+    r"\b(?:you|your|we|us|our|i|me|my|authors?|readers?|please|thank\w*|this (?:assignment|book|course|edition))\b"
+)
+"""Words of a sentence that speaks to its reader."""
 COURSE_PART = 0.3
 """Share of a chunk's words in sentences about the course above which it teaches nothing."""
 SENTENCES = re.compile(r"\n+|(?<=[.!?])\**\s+")
@@ -127,6 +134,8 @@ class Form:
     """Number of words in paragraphs of prose."""
     displays: int
     """Number of words in displays: code, tables and formulas."""
+    titles: int
+    """Number of words in headings."""
 
     @property
     def all_lines(self) -> list[str]:
@@ -151,9 +160,10 @@ def form_of(text: str) -> Form:
     fence = FENCE.search(text)
     source = f"```\n{text}" if fence and fence[1] is not None and fence[2] is not None else text
     paragraphs: list[str] = []
-    words = prose = displays = 0
+    words = prose = displays = titles = 0
     for block in scan(source):
         if block.kind is BlockType.HEADING:
+            titles += len(block.title.split())
             continue
         part = source[block.start : block.end]
         if block.kind is not BlockType.PARAGRAPH:
@@ -167,7 +177,7 @@ def form_of(text: str) -> Form:
             displays += len(tokens)
             continue
         words += len(tokens)
-    return Form(text=text, paragraphs=paragraphs, words=words, prose=prose, displays=displays)
+    return Form(text=text, paragraphs=paragraphs, words=words, prose=prose, displays=displays, titles=titles)
 
 
 def _is_display(part: str, tokens: Sequence[str]) -> bool:
@@ -204,16 +214,16 @@ def _is_plain(token: str) -> bool:
 
 
 def _is_course(form: Form) -> bool:
-    """Whether much of a chunk is about the course itself: work that is due, the next part, thanks, congratulations."""
+    """Whether much of a chunk is about the course or the book: work that is due, the next part, thanks, help."""
     parts = [part for text in form.paragraphs for part in SENTENCES.split(text.casefold())]
-    matches = [COURSE.findall(part) for part in parts]
+    matches = [COURSE.findall(part) if PERSON.search(part) else [] for part in parts]
     size = sum(len(part.split()) for part, words in zip(parts, matches, strict=True) if words)
     return _has_several(matches) and size > COURSE_PART * len(form.text.split())
 
 
 def _has_several(matches: Sequence[Sequence[str]]) -> bool:
     """Whether several different words were matched: a single one may be the subject that the text teaches."""
-    return len({word[:STEM] for words in matches for word in words}) >= SEVERAL
+    return len({word.removeprefix("this ")[:STEM] for words in matches for word in words}) >= SEVERAL
 
 
 def _is_legal(form: Form) -> bool:
@@ -255,11 +265,18 @@ def _is_contents(form: Form) -> bool:
     return len(pages) >= MIN_LINES and pages[0] < pages[-1] and rising >= RISING * (len(pages) - 1)
 
 
-def _is_sources(form: Form) -> bool:
-    """Whether a chunk is a list of references: most entries, or most words, cite a work with its year."""
+def is_sources(form: Form, *, least: int = MIN_LINES) -> bool:
+    """Whether a text is a list of references: most entries, or most words, cite a work with its year, or a page.
+
+    A list of fewer than `least` entries is none.
+    """
     entries = [entry for entry in ENTRIES.split("\n\n".join(form.paragraphs)) if entry.strip()]
-    cited = [e for e in entries if YEAR.search(e) and REFERENCE.search(e) and len(e.split()) < ENTRY_WORDS]
-    if len(entries) < MIN_LINES or len(cited) < MIN_LINES / 2:
+    cited = [
+        entry
+        for entry in entries
+        if (LINK.search(entry) or (YEAR.search(entry) and REFERENCE.search(entry))) and len(entry.split()) < ENTRY_WORDS
+    ]
+    if len(entries) < least or len(cited) < least / 2:
         return False
     words = sum(len(entry.split()) for entry in cited)
     return len(cited) >= LIST_SHARE * len(entries) or words >= LIST_SHARE * form.words
@@ -278,7 +295,8 @@ FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
         "a list of changes: most lines are a version, a bug or what was done",
         lambda form: _are_most(form.lines, lambda line: bool(CHANGE.match(line))),
     ),
-    ("a list of references: most entries cite a work with its year", _is_sources),
+    ("a list of references: most entries cite a work with its year, or a page", is_sources),
+    ("an outline: its headings have more words than its sentences", lambda form: form.titles >= form.words > 0),
     (
         "says nothing: most words are names, numbers or debris",
         lambda form: form.words >= form.displays and form.prose <= PROSE_SHARE * form.words,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpus.chunk.chunk import Discard, Excluded, Section, split_sections
-from corpus.chunk.form import form_of
+from corpus.chunk.form import form_of, is_sources
 from corpus.model_reply import ModelCall, ReplyProblem, ask_model
 from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel
 from infuser_core.schemas import Page
 
-RULES = 8
+RULES = 9
 """Version of the rules, for recipes: the titles below, and the subsections that are excluded with them."""
 
 FRONT = re.compile(
@@ -137,17 +137,19 @@ def _reason_of_title(title: str, parts: Sequence[Section], place: int, depth: in
     """Front or back matter according to a section's title: lists of sources end a chapter, others are one.
 
     None for all other titles. A section 2.7 called "Figures" or "Index" teaches something, and so do "References" with
-    code or formulas, or before other sections of the chapter.
+    code or formulas, or without works or addresses before other sections of the chapter.
     """
     part = parts[place]
     if SOURCES.fullmatch(title):
         end = subtree_end(parts, place)
-        is_list = title.lower().startswith(("answer", "solution")) or not form_of(text[part.start : end]).displays
+        form = form_of(text[part.start : end])
+        has_answers = title.lower().startswith(("answer", "solution"))
+        is_list = is_sources(form, least=1) or not (has_answers or title.lower().startswith("references"))
         is_last = level_of(part) <= depth or all(
             level_of(each) < level_of(part) or BACK.fullmatch(bare_title(each.path[-1]))
             for each in [each for each in parts if each.start >= end][:1]
         )
-        return Discard.BACK_MATTER if is_list and is_last else None
+        return Discard.BACK_MATTER if (has_answers or not form.displays) and (is_list or is_last) else None
     if ABOUT.fullmatch(title):
         return Discard.FRONT_MATTER
     if not part.path or level_of(part) > depth:

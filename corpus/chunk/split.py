@@ -21,6 +21,11 @@ ABBREVIATION = r"(?<!\b[A-Z])(?<!\bFig)(?<!\bEq)(?<!\bNo)(?<!\bal)(?<!\bcf)(?<!\
 # A full stop after a blank or another stop is a dot leader or an ellipsis, not the end of a sentence.
 SENTENCE = re.compile(rf"(?<![\s.]){ABBREVIATION}[.!?][\"'\u2019\u201d)\]]*\s+|[\u3002\uff01\uff1f]")
 CLAUSE = re.compile(r"[,;:]\s+|[\uff0c\uff1b\u3001]")
+ANNOUNCES = re.compile(r"(?![-*+>|] |\d+[.)] ).*[:,\w]|.*:|\*\*[^*]*\*\*|#+ .*")
+"""The last line of a text that is incomplete without the next one: it ends no sentence, or is a label alone."""
+CONTINUES = re.compile(r"\*\*(?i:answer|hint|proof|solution)|[-*+>|] |\d+[.)] |\(?[a-z]|`{3}|~{3}|\$\$|\[\^")
+"""The beginning of what belongs to the text before it: items, quotations, code, formulas, the rest of a sentence."""
+LABEL = re.compile(r"\*\*[A-Z]")
 LINE_END = re.compile(r"\r\n|\r|\n")
 SHRINK = 0.9
 WINDOW = 1 << 17
@@ -182,25 +187,46 @@ def _window_end(start: int, stop: int, width: int, measure: SliceCounter, max_to
 
 
 def pack(parts: Sequence[Span], measure: SliceCounter, *, min_tokens: int, max_tokens: int) -> list[Span]:
-    """Join neighbouring pieces greedily into chunks; a last chunk that is too short is balanced with the one before."""
+    """Join neighbouring pieces into chunks, each as long as fits, but cut in its second half where least is torn.
+
+    A last chunk that is too short is balanced with the one before.
+    """
     runs: list[list[Span]] = []
     ends = [end for _, end in parts]
     place = 0
     chars_per_token = 4.0
     while place < len(parts):
         stop = _last_fitting(parts, ends, place, measure, max_tokens, chars_per_token)
+        if stop < len(parts):
+            half = _last_fitting(parts, ends, place, measure, max(max_tokens // 2, min_tokens), chars_per_token)
+            places = range(stop, min(half, stop - 1), -1)
+            stop = min(places, key=lambda end: _damage(measure.source, parts[end - 1], parts[end]))
         runs.append(list(parts[place:stop]))
         start, end = parts[place][0], ends[stop - 1]
         chars_per_token = max((end - start) / max(measure(start, end), 1), 0.1)
         place = stop
     if len(runs) > 1 and measure(*_whole(runs[-1])) < min_tokens:
         tail = runs[-2] + runs[-1]
-        for place in range(len(tail) - 1, 0, -1):
-            halves = [tail[:place], tail[place:]]
-            if all(min_tokens <= measure(*_whole(half)) <= max_tokens for half in halves):
-                runs[-2:] = halves
-                break
+        halves = [(tail[:place], tail[place:]) for place in range(len(tail) - 1, 0, -1)]
+        fitting = [two for two in halves if all(min_tokens <= measure(*_whole(half)) <= max_tokens for half in two)]
+        if fitting:
+            best = min(fitting, key=lambda two: _damage(measure.source, two[0][-1], two[1][0]))
+            runs[-2:] = best
     return [_whole(run) for run in runs]
+
+
+def _damage(source: str, before: Span, after: Span) -> int:
+    """Damage of a cut between two pieces, from 0 (none, before a heading) to 4.
+
+    1 is before a statement with a label, 2 within an argument, 3 within a list, or between a text and what belongs to
+    it, 4 between an announcement and what it announces.
+    """
+    last, first = source[slice(*before)].rstrip(), source[slice(*after)].lstrip()
+    if ANNOUNCES.fullmatch(last[last.rfind("\n") + 1 :].strip()):
+        return 4
+    if CONTINUES.match(first):
+        return 3
+    return 0 if first.startswith("#") else 1 if LABEL.match(first) else 2
 
 
 def _whole(run: Sequence[Span]) -> Span:

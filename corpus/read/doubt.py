@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-RULES = "doubt-4"
+RULES = "doubt-6"
 """Name and version of the rules by which a paragraph is doubtful, for recipes."""
 MARK = "<!-- garbled formula -->"
 """Comment in the Markdown after a block with a formula that could not be read."""
@@ -103,8 +103,25 @@ HOLE = re.compile(
     re.MULTILINE,
 )
 """Punctuation after a space, or brackets without text: a reference, a formula or a macro was lost."""
+_PICTURE = r"(?:graph|figure|picture|diagram|image|plot|photo(?:graph)?|drawing|illustration|screenshot)s?"
+PICTURE = re.compile(
+    rf"\b(?:above|following|given|accompanying) {_PICTURE}\b"
+    rf"|\b{_PICTURE} (?:\w+ ){{0,3}}(?:above|below|shown|at (?:the )?right|on the (?:right|left))\b",
+    re.IGNORECASE,
+)
+"""Words that point to a picture; none is in a book's text."""
+QUESTION = re.compile(
+    r"\?[*_)\"\u201d]*\s*$|^\W*(?:\w{1,2}[.)]\W+)?(?:\*\*[^*]+\*\*\W*)?(?:Based|Complete|Compute|Consider|Describe|Determine"
+    r"|Estimate|Explain|Find|From|Give|Identify|Label|List|Match|Name|Refer|State|Use|Using|Write)\b",
+    re.MULTILINE,
+)
+"""A line that asks or sets a task."""
 EMPTY_CODE = re.compile(r"[^\n]*\n[\s>`~]*|(?s:.*\ninclude::\S+\[[^\n]*\]\n.*)")
 """A block of code without a line, or with an inclusion: what it includes is missing."""
+UNSEEN = re.compile(
+    r"\W*(?:exercise|problem|question)\b.{0,400}\b(?:figure|fig\.|graph|diagram)\s+\(?[A-Z]?\d", re.I | re.S
+)
+"""An exercise about a picture, which was left out."""
 UNRESOLVED, CODE = re.compile(r"\[\?[\w.:/+-]+\\?\]"), re.compile(r"`[^`\n]+`")
 """The mark of `unresolved`, also in a formula; inline code, which may look like one."""
 
@@ -144,7 +161,8 @@ def _fault_of(paragraph: str, *, is_code: bool) -> Doubtful | None:
         return Doubtful.FORMULA
     if MARKUP.search(prose) or UNRESOLVED.search(CODE.sub("", paragraph)):
         return Doubtful.MARKUP
-    return Doubtful.HOLE if HOLE.search(prose) and not paragraph.lstrip().startswith("|") else None
+    has_hole = HOLE.search(prose) or UNSEEN.match(paragraph) or (PICTURE.search(prose) and QUESTION.search(prose))
+    return Doubtful.HOLE if has_hole and not paragraph.lstrip().startswith("|") else None
 
 
 def doubt_by_page(text: str, page_starts: Sequence[int]) -> list[Doubt]:

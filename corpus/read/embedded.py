@@ -7,7 +7,7 @@ from corpus.read.doubt import share_leftward
 from corpus.read.file_kinds import count_pages
 from corpus.read.printed import PdfContent, RemovedText
 
-CONVERTER = "embedded-29"
+CONVERTER = "embedded-30"
 MAX_EMPTY_SHARE = 0.8
 """Share of pages without a usable text layer above which the source is rejected as needs_ocr."""
 

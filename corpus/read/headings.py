@@ -44,7 +44,7 @@ MATTER = re.compile(
 ENDS = (".", "\u3002", "\uff0c", "\uff1b", "\uff1a", ":", ";")
 # Dot leaders, or a section number before and a page number after the title ("World War 2" is a title).
 CONTENTS_LINE = re.compile(
-    r"(?:\.\s?){3,}\s*(?:[ivxlc]{1,7}|[A-Z]?\d[\d.,\s-]*)$|^\d+(?:\.\d+)*\.?\s+\S.*\s(?:\d{1,4}|[ivxlc]{1,6})$"
+    r"(?:\.\s?){3,}\s*(?:[ivxlc]{1,7}|[A-Z]?\d[\d.,\s-]*)$|^(?:\d+|[A-Z](?=\.\d))(?:\.\d+)*\.?\s+\S.*\s(?:\d{1,4}|[ivxlc]{1,6})$"
 )
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
@@ -52,7 +52,7 @@ SPELLED = re.compile(rf"^(?:{CHAPTER}|({NUMERAL}))$", re.I)
 """The label above a chapter's title: a word such as Chapter, or a number in words."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
 """The end of a sentence, or several clauses, in the middle of a line."""
-CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
+CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*(?:\d|[A-Z]\.\d)", re.I)
 
 Style = tuple[str, float, bool, bool, int]
 """Font, size, whether bold, whether all capitals, and 0, 1 or 2 for no section number, `3`, or `3.1` and deeper."""

@@ -15,6 +15,8 @@ from corpus.read.lines import PdfCell, PdfLine
 
 MIN_ROWS = 3
 MAX_COLUMNS = 12
+MANY = 5
+"""Least number of cells in a row of signs or numbers."""
 LABEL = re.compile(
     r"^(?:[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]|\(?(?:\d{1,3}|[a-z]|[ivx]+)[.):]|\[[^\]\s]{1,12}\])$",
     re.I,
@@ -35,8 +37,8 @@ SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 """Bullets that are also operators."""
 ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
-PARAGRAPH_GAP = 1.3
-"""Distance between two lines that separates paragraphs, in units of the usual distance."""
+PARAGRAPH_GAP, FRACTION = 1.3, 1.5
+"""Distance between two lines that separates paragraphs, in units of the usual one, and its factor at a fraction."""
 MOST_INDENT = 3
 """Largest indentation of the first line of a paragraph, in units of the font size."""
 RISE, MOST_LINES = 0.3, 10
@@ -239,7 +241,11 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
         return _flows_on(block, line)
     if above.broken:
         return True
-    if above.y - line.y > PARAGRAPH_GAP * max(pitch, 1.0) * max(line.size, above.size):
+    # A fraction in a full line of text makes it taller.
+    is_tall = "\\frac{" in f"{above.text}{line.text}" and abs(line.x0 - line.left) < 2 and _is_full(above, line)
+    is_tall = is_tall and (abs(above.x0 - above.left) < 2 or not line.text[:1].isupper())
+    gap = PARAGRAPH_GAP * (FRACTION if is_tall else 1) * max(pitch, 1.0)
+    if above.y - line.y > gap * max(line.size, above.size):
         return False
     return not _begins(block, line)
 
@@ -326,14 +332,14 @@ def _is_beside(above: PdfLine, line: PdfLine) -> bool:
 
 
 def _count_cells(line: PdfLine) -> int:
-    """Number of cells of a line that may be a row of a table: all have words, none ends a sentence or is a label."""
+    """Number of cells of a line that may be a row of a table: many, or words that end no sentence and are no labels."""
     texts = [cell.text for cell in line.cells]
     # A full line with wide spaces is justified.
     gaps = [right.x0 - left.x1 for left, right in pairwise(line.cells)]
     is_justified = line.x1 > line.margin - ALIGNED and max(gaps, default=0) < WIDE_SPACE * line.size
     is_row = not (is_justified or LABEL.match(texts[0]) or _has_margin(line) or CONTENTS_LINE.search(line.text))
-    is_row = is_row and all(map(WORD.search, texts)) and not any(map(SENTENCE_END.search, texts[:-1]))
-    return len(texts) if is_row else 0
+    are_words = all(map(WORD.search, texts)) and not any(map(SENTENCE_END.search, texts[:-1]))
+    return len(texts) if is_row and (are_words or (len(texts) >= MANY and "," not in line.text)) else 0
 
 
 def _divides_cells(table: TextBlock) -> bool:
@@ -398,7 +404,8 @@ def _may_float(block: TextBlock) -> bool:
     if block.kind is not BlockKind.PARAGRAPH:
         return False
     line = block.lines[0]
-    heads = len(block.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or len(line.text) < HEAD_CHARS)
+    is_short = len(line.text) < HEAD_CHARS and not line.text[:1].islower()
+    heads = len(block.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or is_short)
     return heads or bool(CAPTION.match(line.text))
 
 

@@ -209,3 +209,34 @@ def test_a_hole_is_doubt(sentence):
 )
 def test_punctuation_of_formulas_code_and_tables_is_no_hole(sentence):
     assert not [reason for reason, _ in find_doubt(sentence).passages if reason == "lost_words"]
+
+
+def test_comments_and_boxes_are_no_part_of_a_formula(tmp_path):
+    formula = "\\begin{equation*}\n%old\na = \\tcboxmath[colback=white]{1} % one\n+ 5\\% b\n\\end{equation*}"
+    assert of_latex(tmp_path, f"It is\n{formula}") == (
+        "It is\n\n$$\\begin{equation*}\na = \\boxed{1} \n+ 5\\% b\n\\end{equation*}$$\n"
+    )
+
+
+EXERCISES = {
+    "b.cnxml": '<document xmlns="http://cnx.rice.edu/cnxml"><title>T</title><content><exercise><problem><para>How {}?</para>'
+    "</problem><solution><para>2 {}.</para></solution></exercise></content></document>",
+    "b.html": '<div class="exercise"><p>How {}?</p><div class="solution"><p>2 {}.</p></div></div>',
+}
+PICTURES = {"b.cnxml": '<media alt="hook"><image src="h.jpg"/></media>', "b.html": '<img src="h.jpg">'}
+
+
+@pytest.mark.parametrize("name", sorted(EXERCISES))
+def test_a_question_about_a_picture_is_doubtful_and_a_drawn_answer_is_not(tmp_path, name):
+    of_question, of_answer = (
+        find_doubt(convert(written(tmp_path, name, EXERCISES[name].format(*parts))).markdown).share
+        for parts in ((PICTURES[name], "cm"), ("far", PICTURES[name]))
+    )
+    assert of_question > 0 and of_answer == 0
+
+
+def test_a_quiz_that_loses_its_answers_leaves_with_its_name(tmp_path):
+    quiz = ".. mchoice:: test_q1\n   :answer_a: 4.5\n   :correct: a\n\n   What is it?\n"
+    source = f"Tides\n=====\n\n{quiz}\n.. function:: f1\n   :module: b\n\n   It runs.\n"
+    page = convert(written(tmp_path, "b.rst", source))
+    assert page.markdown == "# Tides\n\nf1\n\nIt runs.\n" and "test_q1What is it?" in page.removed

@@ -322,7 +322,7 @@ def test_trimming_equals_its_plain_form(source, one, other):
 @settings(max_examples=100)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 80), COUNTERS)
 def test_packing_equals_its_plain_form(lengths, max_tokens, count):
-    source = "".join(("ab cd, " * length)[: length - 1] + " " for length in lengths)
+    source = "".join(("; ;; " * length)[: length - 1] + " " for length in lengths)
     edges = [0]
     for length in lengths:
         edges.append(edges[-1] + length)
@@ -512,3 +512,21 @@ def test_openers_that_never_close_do_not_take_long(line: str):
 def test_only_line_ends_of_commonmark_count():
     assert kinds("a\u2028# no heading\n") == [BlockType.PARAGRAPH]
     assert [block.title for block in scan("# A #\r\n## B\r# C")] == ["A", "B", "C"]
+
+
+EXAMPLES = "".join(
+    f"**Example {n}**\n\nA cart of {n} kg rolls down the hill and stops. Its energy is\n\n$$E_{n} = mgh$$\n\n"
+    "It depends on these:\n\n- mass\n- height\n\n"
+    for n in range(1, 5)
+)
+
+
+def test_a_long_section_is_cut_between_its_examples_and_not_before_what_a_text_announces():
+    texts = [row.document.text for row in chunks_of(f"# Carts\n\n{EXAMPLES}", bounds=(5, 50))]
+    assert [text.count("**Example") for text in texts] == [1, 1, 1, 1]
+    assert all(text.endswith("- height") for text in texts)
+
+
+def test_a_short_section_at_the_end_of_a_chapter_joins_the_one_before():
+    text = f"# A\n\n## B\n\n### C\n\n{TEXT * 3}\n\n### Words\n\ntide\n\n## D\n\n{TEXT * 3}\n"
+    assert [row.document.text.split()[-1] for row in chunks_of(text, bounds=(5, 50))] == ["tide", "seven."]

@@ -38,7 +38,7 @@ def test_build_audit_and_both_conversions_follow_each_other(infuser, tmp_path):
     built = infuser("build", "--source", tmp_path / "a.md", tmp_path / "none.pdf", "--out", tmp_path / "o", "--json")
     facts = json.loads(built.stdout)
     assert built.returncode == 0 and facts["documents"] == 3 and facts["rejected_sources"] == 1
-    assert "judge: none" in (tmp_path / "o" / "report.md").read_text()
+    assert "judge: rules-9" in (tmp_path / "o" / "report.md").read_text()
     made = infuser("convert", tmp_path / "o", "--format", "documents-json", "--out", tmp_path / "d.json")
     assert made.returncode == 0 and len(json.loads((tmp_path / "d.json").read_text())) == 3
     assert infuser("convert", tmp_path / "d.json", "--out", tmp_path / "p").returncode == 0
@@ -108,7 +108,7 @@ def test_a_configuration_alone_searches_its_catalogues_judges_and_audits(infuser
     first = infuser("build", "--config", tmp_path / "small.yaml", "--out", tmp_path / "o", "--json")
     facts = json.loads(first.stdout)
     assert facts["rejected_sources"] > 0 and "given by the user" not in facts["licences"]
-    assert facts["admitted_sources"] == 4 and facts["judge"] == "rules-8" and facts["documents"] > 100
+    assert facts["admitted_sources"] == 4 and facts["judge"] == "rules-9" and facts["documents"] > 100
     covered = {(row["domain"], row["subdomain"]): row["sources"] for row in facts["coverage"]}
     assert covered[("Mathematics", "clock")] == 4 and all(covered.values()) and ("Mathematics", "") not in covered
     assert [row["name"] for row in facts["audit"]["references"]][:2] == ["dev.jsonl", "validation.jsonl"]

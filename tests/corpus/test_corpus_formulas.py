@@ -13,6 +13,7 @@ from corpus.read import pdf
 from corpus.read.embedded import Reading, ReadingConfig, convert
 from corpus.read.formulas.fractions import assemble_fractions
 from corpus.read.formulas.scripts import assemble_scripts
+from corpus.read.formulas.signs import GARBLED
 from corpus.read.printed import Piece, Rule
 
 SUPER, SUB = 3.6, -1.5
@@ -110,6 +111,20 @@ def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
     half = stringWidth("2", "Times-Roman", 10) / 2
     draw = [(72, 700, 10, "y ="), (90, 706.8, 10, "n + 1"), (90 + width / 2 - half, 693.1, 10, "2")]
     assert page(tmp_path / "a.pdf", draw, [(90, 90 + width, 702.5)]) == "y = \\frac{n + 1}{2}\n"
+
+
+def test_a_fraction_does_not_end_the_paragraph_of_its_line(tmp_path):
+    text = "each carrier takes his load over the ridge and down to the valley"
+    width = stringWidth(text, "Times-Roman", 10)
+    draw = [(72, 700 - 12 * row, 10, text) for row in range(6)]
+    draw += [
+        (72, 620, 10, "the share"),
+        (118, 626.8, 10, "x"),
+        (118, 613.1, 10, "y"),
+        (128, 620, 10, "of it and no more"),
+    ]
+    draw += [(72 + width - 60, 620, 10, "that is carried"), (72, 600, 10, "before noon.")]
+    assert "the valley the share \\frac{x}{y} of it" in page(tmp_path / "a.pdf", draw, [(117, 124, 622.5)])
 
 
 def test_the_next_line_is_no_part_of_a_fraction(tmp_path):
@@ -230,20 +245,6 @@ def test_a_bar_that_is_painted_as_a_picture_divides_a_fraction(tmp_path):
     assert " ".join(piece.text for piece in pieces) == "y = \\frac{a}{b}"
 
 
-def test_a_sum_of_the_next_line_that_is_drawn_within_a_line_stands_in_its_own():
-    def piece(text: str, x0: float, x1: float, y: float, size: float = 10.0) -> Piece:
-        return Piece(text=text, x0=x0, x1=x1, y=y, size=size, font="CMR10", bold=False, mono=False, run=True)
-
-    first = [
-        piece("where the kiln", 315, 418, 422.7),
-        piece("\u2211", 315, 325.5, 410.7),
-        piece("i burns", 422, 540, 422.7),
-    ]
-    limits = [piece("m", 325.5, 332, 415.7, 7.0), piece("i=1", 325.5, 336, 408.2, 7.0), piece("r", 338, 342, 410.7)]
-    read = " ".join(part.text for part in assemble_scripts([*first, *limits]))
-    assert "where the kiln i burns" in read and "\u2211_{i=1}^{m} r" in read
-
-
 def test_a_script_of_a_subscript_belongs_to_it_where_a_superscript_stands_above(tmp_path):
     parts = [main("T"), sup("1", 3.9, 8.0), sub("j", -2.85, 8.0), sub("*", -0.3, 5.0), main(" = w")]
     assert drawn(tmp_path / "a.pdf", parts).replace(" ", "") == "T_{j^{*}}^{1}=w"
@@ -296,21 +297,54 @@ def test_a_number_behind_a_word_is_an_exponent_where_no_note_of_the_page_has_it(
     assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
 
 
-FINEST = [("a", 78.91, 703.59), ("2", 82.76, 705.06), ("+b", 86.65, 703.59), ("n", 94.4, 702.59), ("c", 98.7, 703.59)]
-"""Text, left edge and baseline of pieces of 5 points, the smallest size that TeX sets, with its scripts in that size."""
-
-
-def small(pieces: list[tuple[str, float, float]], size: float = 5.0) -> list[Piece]:
-    return [
-        Piece(text=text, x0=x, x1=x + 0.77 * size * len(text), y=y, size=size, font="", bold=False, mono=False)
-        for text, x, y in pieces
+def fraction_of(parts: list[tuple[str, float, float]], rule: Rule, size: float, width: float = 0.5) -> list[str]:
+    """Texts after assembly of pieces (text, left edge, baseline) at a rule; a character is `width` sizes wide."""
+    pieces = [
+        Piece(text=text, x0=x, x1=x + width * size * len(text), y=y, size=size, font="", bold=False, mono=False)
+        for text, x, y in parts
     ]
+    return [piece.text for piece in assemble_fractions(pieces, [rule])]
 
 
-def test_a_script_in_the_smallest_size_is_as_large_as_its_base():
-    over = small([("\u03c3", 86.0, 712.0), ("2", 89.95, 714.0), ("ij", 89.9, 709.2)])
-    (whole,) = assemble_fractions([*over, *small(FINEST)], [Rule(x0=78.3, x1=103.0, y=708.65)])
-    assert whole.text == "\\frac{\u03c3_{ij}^{2}}{a^{2}+b_{n}c}"
+def test_a_script_as_large_as_its_base_is_marked():
+    parts = [("p", 100.2, 708.2), ("2", 104.1, 711.3), ("2b", 99.9, 700.1)]
+    (text,) = fraction_of(parts, Rule(x0=99.6, x1=108.0, y=706.2), 6.0, 0.65)
+    assert text == f"\\frac{{p 2{GARBLED}}}{{2b}}"
+
+
+def test_a_row_close_below_a_fraction_is_the_next_line_of_the_text():
+    parts = [("f(x+h)\u2212f(x)", 10.2, 320.4), ("h", 41.4, 304.1), ("gument.", 9.0, 295.8)]
+    read = fraction_of(parts, Rule(x0=9.7, x1=79.3, y=315.3), 12.0, 0.52)
+    assert read == ["\\frac{f(x+h)\u2212f(x)}{h}", "gument."]
+
+
+def test_the_exponent_of_the_next_fraction_in_a_denominator_is_marked():
+    pieces = [
+        Piece(text=text, x0=x0, x1=x1, y=y, size=size, font="CMMI", bold=False, mono=False)
+        for text, x0, x1, y, size in [
+            ("x", 178.96, 185.6, 159.01, 12.0),
+            ("2", 185.61, 189.84, 163.35, 8.0),
+            ("x", 181.32, 187.97, 142.72, 12.0),
+            ("2", 181.23, 185.47, 136.59, 8.0),
+        ]
+    ]
+    (read,) = assemble_fractions(pieces, [Rule(x0=178.2, x1=190.6, y=153.9)])
+    assert read.text == f"\\frac{{x^{{2}}}}{{x 2{GARBLED}}}"
+
+
+def test_a_rule_that_cuts_a_number_of_a_calculation_is_marked():
+    parts = [("658", 257.0, 300.4), ("2", 250.0, 281.0), ("736", 256.0, 281.0)]
+    assert fraction_of(parts, Rule(x0=257.0, x1=275.6, y=296.0), 12.0)[0].endswith(GARBLED)
+
+
+def test_a_root_with_a_fraction_makes_a_denominator_taller():
+    parts = [("1", 317.9, 672.5), ("\\sqrt{1 + (\\frac{a}{b})^{2}}", 291.0, 648.6)]
+    assert fraction_of(parts, Rule(x0=290.5, x1=350.7, y=667.9), 10.9, 0.2)[0].startswith("\\frac{1}{\\sqrt{1")
+
+
+def test_the_head_of_a_table_is_no_numerator():
+    parts = [("Statements", 72.0, 706.0), ("Answers", 150.0, 706.0), ("P(E)", 72.0, 690.0), ("0.7954", 150.0, 690.0)]
+    assert fraction_of(parts, Rule(x0=71.0, x1=186.0, y=702.0), 10.0) == [text for text, *_ in parts]
 
 
 @pytest.mark.parametrize(
@@ -337,25 +371,6 @@ def test_limits_belong_to_their_integral_and_to_their_bracket(
         for text, x0, x1, y, size in row
     ]
     assert [piece.text for piece in assemble_scripts(pieces)] == [text]
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        pytest.param([("a", 72, 700.0), ("b", 75.9, 700.5), ("c", 79.8, 701.0), ("d", 83.7, 701.5)], id="skewed line"),
-        pytest.param([("T", 72, 700.0), ("E", 75.3, 698.9), ("X", 78.6, 700.0)], id="name of TeX"),
-        pytest.param([("a", 72, 700.0), ("\u02c6", 72.3, 701.5)], id="accent"),
-        pytest.param([("a", 72, 700.0), ("\u2019", 75.9, 701.5)], id="apostrophe"),
-        pytest.param([("a", 72, 700.0), ("b", 72, 694.0)], id="stacked lines"),
-        pytest.param([("label", 72, 700.0), ("2", 94.0, 701.5)], id="set apart"),
-    ],
-)
-def test_small_pieces_beside_each_other_are_no_scripts(pieces):
-    assert not any(sign in piece.text for piece in assemble_scripts(small(pieces)) for sign in "^_")
-
-
-def test_larger_pieces_of_one_size_are_no_scripts():
-    assert not any("^" in piece.text for piece in assemble_scripts(small([("a", 72, 700.0), ("2", 79.8, 703.0)], 10.0)))
 
 
 @pytest.mark.parametrize("mark", ["d", "2"])

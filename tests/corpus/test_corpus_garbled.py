@@ -233,11 +233,28 @@ def test_signs_of_the_font_of_blackboard_letters_are_no_codes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["_{i=1} of the loads", "the sum + _{j} of loads", "t i m b e r is carried", "\u221a_ of the loads"]
+    "text",
+    [
+        "_{i=1} of the loads",
+        "the sum + _{j} of loads",
+        "t i m b e r is carried",
+        "\u221a_ of the loads",
+        "Oersted, a Dane, discovered that electric \u00a8 currents exert a force on magnets",
+    ],
 )
 def test_scripts_and_roots_without_a_base_and_letters_set_apart_are_marked(text):
     line = lines_of([piece(text)], 0)[0]
     assert mark_garbled_blocks([TextBlock(kind=BlockKind.PARAGRAPH, lines=(line,))], 10.0)[0].mark
+
+
+def test_a_relation_in_two_rows_is_marked_and_a_sum_in_the_next_line_is_not():
+    def marks(*texts: str) -> list[bool]:
+        lines = [lines_of([piece(text)], 0)[0] for text in texts]
+        blocks = [TextBlock(kind=BlockKind.PARAGRAPH, lines=(line,)) for line in lines]
+        return [bool(block.mark) for block in mark_garbled_blocks(blocks, 10.0)]
+
+    assert marks("(1 + x)^{n} \u223c", "= 1 + nx (A.5)") == [True, False]
+    assert marks("this is the total =", "\u2211_{i=1}^{n} x_{i}") == [False, False]
 
 
 def test_a_tall_bar_that_is_put_together_from_pieces_is_one():

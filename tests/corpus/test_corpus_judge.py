@@ -145,6 +145,11 @@ GERMAN = "Der Mond zieht das Wasser der Meere an, und die Flut folgt ihm in jede
 CHINESE = "\u6708\u4eae\u5438\u5f15\u6d77\u6c34\uff0c\u6bcf\u5929\u4e24\u6b21\u6f6e\u6c50\u3002\n\n" * 9
 SUMS = "\n\n".join(f"{n}. A force of {n} N moves a cart by {n + 3} m. Its work is {n * 37 % 11}" for n in range(1, 9))
 
+LINKED = "".join(
+    f"Data from the Office of Tides, {n}. Available online at http://tides.example/{n}\n\n" for n in range(9)
+)
+OUTLINE = "".join(f"## Measuring waves of {n} metres\n\n```\nrun()\n```\n\nSoon.\n\n" for n in range(9))
+OFFERED = "You can buy this book on our website. Send us an email about errata. Our workshops teach its readers more."
 DUE = "Well done! You have finished this unit. Please submit the homework before the exam.\n\nIn the next unit we meet waves."
 EXAMINED = f"{PROSE}The students of a school measured it for an exam; the next chapter shows the gauge of that year."
 
@@ -153,6 +158,9 @@ EXAMINED = f"{PROSE}The students of a school measured it for an exam; the next c
     ("text", "said"),
     [
         (DUE, "notices of a course"),
+        (OFFERED, "notices of a course"),
+        (LINKED, "a list of references"),
+        (OUTLINE, "an outline"),
         (EXAMINED, ""),
         (CONTENTS, "a list of contents"),
         (INDEX, "an index"),

@@ -215,6 +215,26 @@ def test_a_title_with_a_number_of_its_own_does_not_go_on_with_the_one_above(tmp_
     assert titles == [f"5.{number}" for number in range(1, 9)]
 
 
+def test_the_contents_of_an_appendix_at_its_head_are_no_titles(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    for letter in "AB":
+        canvas.setFont("Helvetica-Bold", 14)
+        for row, name in enumerate(("Waves", "Decay", "Growth")):
+            canvas.drawString(72, 740 - 20 * row, f"{letter}.{row + 1}")
+            canvas.drawString(110, 740 - 20 * row, name)
+            canvas.drawString(500, 740 - 20 * row, str(32 + row))
+        canvas.setFont("Helvetica", 16)
+        canvas.drawString(72, 660, f"{letter}.1 Waves")
+        canvas.setFont("Times-Roman", 10)
+        for row in range(40):
+            canvas.drawString(
+                72, 630 - 12 * row, "The extension to two dimensions takes the same form as the one above it."
+            )
+        canvas.showPage()
+    canvas.save()
+    assert [title for _, title in found(tmp_path / "book.pdf")] == ["A.1 Waves", "B.1 Waves"]
+
+
 def test_two_rows_of_words_in_columns_are_a_table(tmp_path):
     canvas = Canvas(str(tmp_path / "book.pdf"))
     canvas.setFont("Times-Roman", 10)
@@ -322,7 +342,10 @@ def test_definitions_with_their_kind_at_the_margin_are_paragraphs(tmp_path):
     assert "int get_1 (op, rnd) [Function]\n\nSet the first operand" in made
 
 
-def test_a_figure_with_its_caption_stands_behind_the_sentence_that_it_interrupts(tmp_path):
+@pytest.mark.parametrize(
+    ("rest", "number"), [("a way over the hill, which is long.", "4"), ("a way, which is long.", "B.4")]
+)
+def test_a_figure_with_its_caption_stands_behind_the_sentence_that_it_interrupts(tmp_path, rest, number):
     canvas = Canvas(str(tmp_path / "a.pdf"))
     canvas.setFont("Times-Roman", 10)
     for row in range(12):
@@ -330,12 +353,12 @@ def test_a_figure_with_its_caption_stands_behind_the_sentence_that_it_interrupts
     for row in range(3):
         for column in range(3):
             canvas.drawString(90 + 120 * column, 500 - 14 * row, f"cell {row} {column}")
-    canvas.drawString(72, 440, "Table 4: Loads of timber in three years.")
-    canvas.drawString(72, 410, "a way over the hill, which is long.")
+    canvas.drawString(72, 440, f"Table {number}: Loads of timber in three years.")
+    canvas.drawString(72, 410, rest)
     canvas.save()
     text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
-    assert "will know the path as a way over the hill" in text
-    assert text.index("which is long") < text.index("| cell 0 0 |") < text.index("Table 4")
+    assert f"will know the path as {rest}" in text
+    assert text.index("which is long") < text.index("| cell 0 0 |") < text.index(f"Table {number}")
 
 
 @pytest.mark.parametrize(("more", "read"), [("", "\n\\* and ^n multiply"), ("* divides", "\n- and ^n multiply")])

@@ -219,6 +219,17 @@ def test_a_reference_by_number_of_bookdown_or_quarto_is_its_label_in_words(tmp_p
     assert page.markdown == f"# Wells\n\n{said}\n\n``` r\n# \\@ref(fig:a)\n```\n"
 
 
+def test_captions_and_brackets_of_quarto_have_the_words_of_their_references(tmp_path):
+    cell = "```{r}\n#| fig-cap: A well, as in [Chapter -@sec-sand].\nplot(1)\n```\n"
+    page = convert(tmp_path, "a.qmd", f"# Wells\n\nSee [@sec-sand].\n\n{cell}\n## Wet sand {{#sec-sand}}\n\nDig.\n")
+    assert "See Section “Wet sand”." in page.markdown and "\n\nA well, as in Chapter “Wet sand”.\n" in page.markdown
+
+
+def test_a_sentence_that_waits_for_a_result_of_code_is_doubtful(tmp_path):
+    page = convert(tmp_path, "a.qmd", "# Wells\n\nThe mean is `r round(mean(x), 1)` m.\n")
+    assert page.markdown == "# Wells\n\nThe mean is \\[?result\\] m.\n"
+
+
 def test_a_picture_that_stands_alone_has_its_caption_below_it_where_pages_print_it(tmp_path):
     text = "# Wells\n\n![A deep well.](a.png){#fig-deep}\n\nDig ![here](b.png).\n"
     page = convert(tmp_path, "a.qmd", text)

@@ -135,7 +135,7 @@ def test_what_cannot_be_merged_is_refused_with_its_reason(books: list[Path], tmp
     other = build_pool(tmp_path / "b", books[1])
     (other / FACTS).write_text(json.dumps(json.loads((other / FACTS).read_text()) | {"judge": "a model"}))
     for words, told in {
-        (pool, other): "judge: 'none' in",
+        (pool, other): "judge: 'rules-",
         (pool, tmp_path): "is no pool of `infuser corpus build`",
     }.items():
         done = CliRunner().invoke(app, ["corpus", "merge", *map(str, words), "--out", str(tmp_path / "new")])

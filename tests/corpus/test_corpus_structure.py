@@ -195,3 +195,9 @@ def test_a_section_on_references_is_no_list_of_sources(code: str):
 def test_sections_about_the_book_itself_are_left_out_at_any_level(title):
     text = f"# 1 Sluices\n\n{BODY}\n\n## {title}\n\nBold words are keys.\n\n## 1.4 Conventions of signs\n\n{BODY}\n"
     assert titles(text) == [f"## {title}"]
+
+
+def test_works_and_addresses_before_a_review_are_left_out():
+    works = "Data from the Tide Office, 2013. Available online at http://tides.example/a (accessed May 2, 2013)."
+    text = f"# 1 Wugs\n\n{BODY}\n\n## References\n\n{works}\n\n## Review\n\n{BODY}\n\n# 2 Blicks\n\n{BODY}\n"
+    assert titles(text) == ["## References"]

@@ -57,6 +57,15 @@ def test_a_table_whose_cell_continues_in_the_next_row_is_marked(tmp_path):
     assert TORN_TABLE not in blocks(tmp_path / "b.pdf", cells)[0]
 
 
+def test_rows_of_signs_that_were_not_assembled_are_marked(tmp_path):
+    rows = ("Angle 0 \u00b1 1Q 2Q 3Q", "sin 0 1 + + -", "cos 1 0 + - -")
+    cells = [
+        (180 + 40 * n, 560 - 12 * row, sign) for row, text in enumerate(rows) for n, sign in enumerate(text.split())
+    ]
+    (table,) = blocks(tmp_path / "a.pdf", cells)
+    assert table == f"{' '.join(rows)} {TORN_TABLE}"
+
+
 @pytest.mark.parametrize(
     "cells",
     [

@@ -9,15 +9,12 @@ local function set(words)
   return names
 end
 
-local LICENCE_TITLES = set("license, licence, copyright, copyright notice, copyright page, colophon, legal notice, "
-  .. "license and attribution, terms of use")
 local LICENCE_WORDS = { "licensed under", "creative commons", "permission is granted to copy", "all rights reserved" }
 local LICENCE_OBJECTS = {
   "this work", "this book", "this website", "this text", "this document", "this material", "textbook content",
   "is licensed under", "all rights reserved", "this manual",
 }
 local LICENCE_CHARS = 700
-local SECTION_CHARS = 3000
 local STEPS = set("top, up, next, prev, previous, home, contents, back, to, index, page, the, of, table, start, begin, "
   .. "edit, this, on, github, chapter, section, toc")
 local CALLS = set("top, up, next, prev, previous, home, back, edit, discussions, open in colab, download notebook")
@@ -217,12 +214,31 @@ local function environment(div)
   return div
 end
 
+local OBJECTS = set("attribute, class, data, exception, function, method, module, option")
+
+-- Of a directive that pandoc does not know it keeps the name of a video or a quiz, and loses the answers in its options.
+local function directive(div)
+  local first, class = div.content[1], div.classes[1] or ""
+  local name = first and first.t == "Para" and #first.content == 1 and stringify(first) or ""
+  if #div.attributes > 0 and name:match("^[%w_-]*[%d_][%w_-]*$") and not OBJECTS[class] and not class:match(":") then
+    removed("markup", stringify(div))
+    return {}, false
+  end
+end
+
 local function with_environments(document)
-  if stringify(document.meta.reader or "") ~= "latex" then return nil end
+  local reader = stringify(document.meta.reader or "")
+  if reader == "rst" then return document:walk({ traverse = "topdown", Div = directive }) end
+  if reader ~= "latex" then return nil end
   return document:walk({ traverse = "topdown", Div = pseudocode }):walk({ Div = environment })
 end
 
 local inner = {
+  -- A comment in a formula, and a box of tcolorbox around it, which no other program draws.
+  Math = function(math)
+    math.text = math.text:gsub("^%%[^\n]*\n?", ""):gsub("([^\\])%%[^\n]*", "%1"):gsub("\\tc%a*math%s*%b[]", "\\boxed")
+    return math
+  end,
   Strong = flat("Strong"),
   Emph = flat("Emph"),
   Image = picture,
@@ -467,6 +483,21 @@ local function joined(inlines)
   return made
 end
 
+local QUESTIONS, ANSWERS = set("exercise, problem, question, quiz"), set("answer, hint, solution")
+
+-- A question about a picture cannot be answered without it.
+local function question(div)
+  if not QUESTIONS[(div.classes[1] or ""):lower()] then return nil end
+  local lost = false
+  div:walk({
+    traverse = "topdown",
+    Div = function(inner) if ANSWERS[(inner.classes[1] or ""):lower()] then return inner, false end end,
+    Image = function(image) lost = lost or not table.concat(image.classes, " "):match("math") end,
+  })
+  if lost then div.content:insert(pandoc.Para({ pandoc.Str("[?picture]") })) end
+  return div
+end
+
 local asides = {
   traverse = "topdown",
   Inlines = formulas,
@@ -479,6 +510,7 @@ local asides = {
   end,
   Div = function(div)
     if aside(div) then removed("navigation", stringify(div)) return {}, false end
+    return question(div)
   end,
   Para = paragraph,
   Plain = paragraph,
@@ -516,32 +548,6 @@ local blocks = {
     return #content > 0 and pandoc.Header(header.level, content) or {}
   end,
 }
-
--- A section with such a title, where it is short and grants or keeps rights: others teach about them.
-local function without_licence(document)
-  local made, place = pandoc.Blocks({}), 1
-  while place <= #document.blocks do
-    local block, stop = document.blocks[place], place
-    local is_title = block.t == "Header" and LICENCE_TITLES[stringify(block):lower()]
-    if is_title then
-      while stop < #document.blocks do
-        local next = document.blocks[stop + 1]
-        if next.t == "Header" and next.level <= block.level then break end
-        stop = stop + 1
-      end
-    end
-    local text = ""
-    for each = place, stop do text = text .. stringify(document.blocks[each]) .. "\n" end
-    if is_title and stop == place or (stop > place and #text <= SECTION_CHARS and says(text:lower(), LICENCE_WORDS)) then
-      removed("licence", text)
-    else
-      for each = place, stop do made:insert(document.blocks[each]) end
-    end
-    place = stop + 1
-  end
-  document.blocks = made
-  return document
-end
 
 -- In AsciiDoc an empty line ends no list; the reader begins another one behind it.
 local function continued(blocks)
@@ -656,7 +662,6 @@ return {
   asides,
   inner,
   blocks,
-  { Pandoc = without_licence },
   { Pandoc = with_page_headings },
   { Para = apart(pandoc.Para), Plain = apart(pandoc.Plain) },
 }

@@ -15,7 +15,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 from infuser_core.system import child
 
-CONVERTER = "pandoc-16"
+CONVERTER = "pandoc-17"
 MAX_LOST = 0.2
 """Largest share of a book's text, or of its binary parts, that may fail; above it the book is rejected."""
 MAX_RUNS = 4

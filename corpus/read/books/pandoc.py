@@ -26,7 +26,8 @@ RESIDENT_BYTES = 2 << 30
 """Resident memory at which a pandoc process is killed, bytes."""
 ANSWER_BYTES = 256 << 20
 SKIPPED = "markup"
-SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
+SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>(?:.|\n(?!\[))*?)' at (?:chunk )?line \d+", re.MULTILINE)
+"""A message about markup of LaTeX, which ends before the next message: thousands about tags have another form."""
 ARGUMENT = re.compile(BRACED)
 COMMAND = re.compile(rf"\\(?P<name>[A-Za-z]+)\*?\s*(?P<option>{OPTION}\s*)?(?P<arguments>(?:{BRACED}\s*)+)$")
 """A command with the arguments that follow it."""

@@ -137,7 +137,7 @@ def _element_html(element: Element, level: int, depth: int) -> str:
         # Omit an exercise without text, which is in a separate bank of exercises.
         return ""
     if kind in BOXES and element.find("{*}title") is None:
-        return f"<div><p><strong>{element.get(NUMBER) or BOXES[kind]}</strong></p>{inner}</div>"
+        return f'<div class="{kind}"><p><strong>{element.get(NUMBER) or BOXES[kind]}</strong></p>{inner}</div>'
     return _html_by_attributes(element, kind, inner)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from corpus.read.books import quarto
 from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
-from corpus.read.books.myst import SEPARATORS, find_titles, load_settings, plain_markdown, resolve
+from corpus.read.books.myst import find_titles, load_settings, plain_markdown, resolve
 from corpus.read.books.order import natural_key, order_by_contents, order_by_numbers
 from corpus.read.books.references import Targets, resolving
+from corpus.read.doubt import unresolved
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
 MDX = (".mdx",)
@@ -40,23 +41,14 @@ QUOTED = re.compile(r"\\([\\\"'])")
 WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
 """A paragraph that defines the text for a bookdown name (`(ref:name)`) used elsewhere."""
 NAME = re.compile(r"\(ref:([^)\s]+)\)")
-KINDS = {
-    "fig": "Figure", "tbl": "Table", "sec": "Section", "eq": "Equation", "lst": "Listing", "thm": "Theorem",
-    "lem": "Lemma", "cor": "Corollary", "prp": "Proposition", "def": "Definition", "exm": "Example", "exr": "Exercise",
-    "alg": "Algorithm",
-}  # fmt: skip
-"""Words that Quarto prints before a number, by the label's prefix."""
-REFERENCE = re.compile(
-    r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"
-    rf"|(?<![\w\\@`/.-])@(?P<kind>{'|'.join(KINDS)})-(?P<typed>[\w-]*\w)"
-)
-"""A reference of bookdown or Quarto, whose number only these programs know."""
 INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
 """The first line of a code block that has more than a language, which pandoc takes for text."""
 RUST = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?rust\b[^\n]*\n.*?^\1\2[`~]*[ \t]*$")
 UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
 """A line of Rust code that mdBook compiles but does not print; attributes (`#[...]`) are printed."""
 ESCAPED = re.compile(r"(?m)^([ \t]*)##")
+COMPUTED = re.compile(r"(?<!`)`(?:r|\{(?:r|python|julia|ojs)\})[ \t]+[^`\n]+`(?!`)")
+"""Code within a sentence in whose place the book prints its result."""
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t](.*)\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
 TABLE = re.compile(r"(?m)(?<=\S\n)(?=\|.*\|[ \t]*\n\|[ \t]*:?-[-:| \t]*\|[ \t]*$)(?<!\|\n)(?<!\|[ \t]\n)")
@@ -288,22 +280,23 @@ def _replace_cell(cell: re.Match[str]) -> str:
 
 def prepare_quarto(text: str) -> str:
     """Prepare Quarto or R Markdown for pandoc: make cells fenced code, and remove options, labels and shortcodes."""
-
-    def label_words(reference: re.Match[str]) -> str:
-        words = SEPARATORS.sub(" ", reference["label"] or f"{KINDS[reference['kind']]} {reference['typed']}")
-        return f"{words} " if reference["part"] is not None else words
-
     text = _substitute(WHOLE, _replace_cell, PROSE.sub(r"\2", normalize_metadata(text)))
     # Replace each name by the text it stands for; the text of an unused name stays in its place.
     words = dict(WORDS.findall(text))
     uses = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
     text = _substitute(WORDS, lambda match: "" if match[1] in uses else match[2], text)
     text = _substitute(NAME, lambda match: words.get(match[1], match[0]), text)
-    text = _substitute(REFERENCE, label_words, OPTION.sub("", CELL.sub(r"\1 \2", text)))
+    text = _substitute(COMPUTED, lambda match: unresolved("result"), OPTION.sub("", CELL.sub(r"\1 \2", text)))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
 def _resolve_quarto(text: str, targets: Targets) -> str:
+    """Resolve the references in the text and in the captions of cells, which are settings of code."""
+
+    def resolve_setting(setting: re.Match[str]) -> str:
+        return quarto.resolve(setting[0], targets)
+
+    text = CAPTION.sub(resolve_setting, OPTION.sub(resolve_setting, text))
     return substitute_outside(FENCED, lambda part: quarto.resolve(part, targets), text)
 
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpus.read.formulas.scripts import FINEST, SMALLER, assemble_scripts
-from corpus.read.formulas.signs import EXTENSION
+from corpus.read.formulas.scripts import LEVEL, SMALLER, assemble_scripts
+from corpus.read.formulas.signs import EXTENSION, GARBLED
 from corpus.read.printed import Piece, Rule
 
 SQUARE_ROOT = "\u221a"
@@ -16,12 +16,10 @@ SLACK = 1.5
 NUMERATOR = (0.05, 1.5)
 """Range of the distance of a numerator's baseline from the bar, in units of the font size."""
 DENOMINATOR = (0.5, 1.7)
-LINE = 0.8
+SCRIPT = 0.6
 """Largest distance between the baselines of two pieces of one numerator or denominator, in units of the font size."""
 SCRIPTED = 1.0
-"""As LINE, if one of the pieces is a script of a bracket, which may be taller than its line."""
-SCRIPT = 0.6
-"""As LINE, for a script and its base."""
+"""As SCRIPT, if one of the pieces is a large sign, or a script of a bracket, which may be taller than its line."""
 RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
@@ -101,30 +99,37 @@ def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
 def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
     """Join the pieces of the fraction whose bar is this rule; None if the rule is not a fraction bar."""
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
-    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
+    # A fraction or root within it makes a denominator taller.
+    under = [p for p in near if DENOMINATOR[0] < (rule.y - p.y) / p.size < DENOMINATOR[1] + ("\\" in p.text)]
     over, under = (_add_scripts(_nearest_line(part, rule), near, rule) for part in (over, under))
     if not over or not under or all(p.mono for p in (*over, *under)):
         return None
-    # If the text below the rule continues after the rule's end, it is a footnote below a line.
-    if any(abs(p.x0 - rule.x1) < 0.12 * p.size and any(abs(p.y - q.y) < 0.05 * q.size for q in under) for p in pieces):
-        return None
     spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
-    widest = max(right - left for left, right in spans)
-    top, bottom = _text(over), _text(under)
     size = max(p.size for p in (*over, *under))
-    if any(abs(left + right - rule.x0 - rule.x1) > size for left, right in spans):
+    is_centred = all(abs(left + right - rule.x0 - rule.x1) <= size for left, right in spans)
+    if not is_centred or rule.x1 - rule.x0 - max(right - left for left, right in spans) > FIT * size:
         return None
-    if rule.x1 - rule.x0 - widest > FIT * size or (WORDS.match(top) and WORDS.match(bottom)):
+    # Cells of a table are apart, and the text of a footnote below a line continues after the line's end.
+    beside = [p for p in pieces if any(abs(p.y - q.y) < 0.05 * q.size for q in under)]
+    if any(map(_has_gap, (over, under))) or any(abs(p.x0 - rule.x1) < 0.12 * p.size for p in beside):
         return None
-    if max(len(WORD.findall(part)) for part in (top, bottom)) > MAX_WORDS:
+    top, bottom = _text(over), _text(under)
+    if (WORDS.match(top) and WORDS.match(bottom)) or max(len(WORD.findall(part)) for part in (top, bottom)) > MAX_WORDS:
         return None
+    # The rule of a calculation may begin within the number below it.
+    heads = [p for p in beside if p.x0 < rule.x0 - SLACK and any(abs(q.x0 - p.x1) < 0.05 * q.size for q in under)]
+    mark = GARBLED * any(p.font == under[0].font for p in heads)
     # A large sign has the height of its own font, by which a script next to the fraction may seem to be level.
     neighbours = [
         p for p in pieces if _is_next_to(p, rule) and not (p in over or p in under or EXTENSION.search(p.font))
     ]
     size, base = max(((p.size, p.y) for p in neighbours), default=(size, round(rule.y - AXIS * size, 2)))
-    fraction = f"\\frac{{{top}}}{{{bottom}}}"
+    fraction = f"\\frac{{{top}}}{{{bottom}}}{mark}"
     return _replace(pieces, [*over, *under], _formula(over, fraction, rule.x0, rule.x1, base, size))
+
+
+def _has_gap(part: Sequence[Piece]) -> bool:
+    return any(piece.x0 - max(p.x1 for p in part[:place]) > piece.size for place, piece in enumerate(part) if place)
 
 
 def _add_scripts(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
@@ -143,17 +148,15 @@ def _add_scripts(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[P
 
 def _nearest_line(part: Sequence[Piece], rule: Rule) -> list[Piece]:
     """Pieces of the line nearest to the rule; those of the next line of text do not belong to the fraction."""
-    line = min(part, key=lambda p: abs(p.y - rule.y) - p.size, default=None)
+    # The position of a large sign or a tall bracket is its middle.
+    line = min(part, key=lambda p: (bool(EXTENSION.search(p.font)), abs(p.y - rule.y) - p.size), default=None)
     if line is None:
         return []
     # A script of a tall bracket may be nearer to the rule than its line.
     base = next((p for p in part if line.size < SMALLER * p.size and abs(line.x0 - p.x1) < SLACK), None)
     if base is not None:
         return [p for p in part if abs(p.y - base.y) < SCRIPTED * base.size]
-    if line.size <= FINEST:
-        # In fine print a script may be as large as its base; the leftmost piece is not a script.
-        line = min((p for p in part if abs(p.y - line.y) < LINE * line.size), key=lambda p: p.x0)
-    return [p for p in part if abs(p.y - line.y) < LINE * line.size]
+    return [p for p in part if abs(p.y - line.y) < (SCRIPTED if EXTENSION.search(p.font) else SCRIPT) * line.size]
 
 
 def _is_next_to(piece: Piece, rule: Rule) -> bool:
@@ -164,8 +167,11 @@ def _is_next_to(piece: Piece, rule: Rule) -> bool:
 
 
 def _text(pieces: Sequence[Piece]) -> str:
+    joined = assemble_scripts(pieces)
+    # A script as large as its base, or of the next line.
+    is_stray = max(p.y for p in joined) - min(p.y for p in joined) > LEVEL * max(p.size for p in joined)
     # A fraction has no footnote markers: a number that looks like one is an exponent.
-    return NOTE.sub(r"^{\1}", " ".join(piece.text for piece in assemble_scripts(pieces)))
+    return NOTE.sub(r"^{\1}", " ".join(piece.text for piece in joined)) + GARBLED * is_stray
 
 
 def _formula(parts: Sequence[Piece], text: str, x0: float, x1: float, y: float, size: float) -> Piece:

@@ -7,7 +7,6 @@ ordinals (`1st`) are not mathematics: a marker becomes `[^3]`, an ordinal stays 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 from corpus.read.printed import Piece
 
@@ -33,15 +32,6 @@ LONGEST = 60
 """Largest number of characters of a script."""
 LIMITS_REACH = 2.0
 """Largest distance of the limits of a sum from its baseline."""
-FINEST = 6.3
-"""Largest font size at which TeX sets scripts as large as the text, points."""
-RAISED, LOWERED, FINE_REACH = 0.25, -0.18, 0.8
-"""Heights of the baseline of such a script, in units of the font size, and the largest distance."""
-FINE_GAP = 0.15
-"""Largest gap before such a script."""
-FINE = re.compile(r"^[+\u2212-]?(?:[A-Za-z0-9\u0370-\u03ff\U0001d400-\U0001d7ff]\S{0,9}|[\u2032\u2033\u2217*]{1,3})$")
-FINE_BASE = re.compile(r"[A-Za-z0-9\u0370-\u03ff\U0001d400-\U0001d7ff)\]}|\u2032\u2033]$")
-
 LIMIT_WORDS = re.compile(
     r"(?:lim|max|min|sup|inf|argmax|argmin|arg max|arg min|[\u2211\u220f\u22c2\u22c3\u222b\u222e)\]}|])$"
 )
@@ -105,8 +95,6 @@ def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
         else piece
         for n, piece in enumerate(pieces)
     ]
-    for place in range(1, len(result) - 1):
-        _move_after_line(result, place)
     for place in range(len(result) - 1):
         limit, sign = result[place : place + 2]
         if OPERATOR.match(sign.text) and limit.size <= SMALLER * sign.size and 0.8 < (limit.y - sign.y) / sign.size < 2:
@@ -114,18 +102,6 @@ def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
             if sign.x0 - 1 < middle < sign.x1 + 1:
                 result[place : place + 2] = [sign, limit]
     return result
-
-
-def _move_after_line(pieces: list[Piece], place: int) -> None:
-    """Move a large operator of the next line that is drawn within a line after that line."""
-    before, sign = pieces[place - 1 : place + 1]
-    if not OPERATOR.match(sign.text) or not 0.8 < (before.y - sign.y) / sign.size < 2 or sign.x1 > before.x1:
-        return
-    stop, right = place + 1, before.x1
-    while stop < len(pieces) and pieces[stop].x0 > right - 1 and abs(pieces[stop].y - before.y) < 0.5 * sign.size:
-        right = pieces[stop].x1
-        stop += 1
-    pieces[place:stop] = [*pieces[place + 1 : stop], sign]
 
 
 def _fit_operator(operator: Piece, near: Sequence[Piece]) -> Piece:
@@ -154,45 +130,13 @@ def join_pieces(group: Sequence[Piece]) -> Piece:
 
 
 def _main(group: Sequence[Piece]) -> Piece:
-    """The widest piece of about the largest size; in fine print, only pieces level with the first count."""
+    """The widest piece of about the largest size."""
     largest = max(piece.size for piece in group)
-    full = [piece for piece in group if piece.size > SMALLER * largest]
-    if largest <= FINEST:
-        full = [piece for piece in full if _is_level(piece, full[0])]
-    return max(full, key=lambda p: p.x1 - p.x0)
-
-
-def _is_level(piece: Piece, main: Piece) -> bool:
-    return abs(piece.y - main.y) < SHIFT * main.size
-
-
-def _script(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
-    """Return 1 if a piece is a superscript, -1 for a subscript, 0 for neither; `group` are the pieces before it."""
-    return _side(piece, main) or _fine_side(group, piece, main)
-
-
-def _fine_side(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
-    """As `_script`, for a script as large as its base. The base must be on the baseline, or the line is skewed."""
-    if not group or main.size > FINEST or not SMALLER < piece.size / main.size < 1 / SMALLER:
-        return 0
-    last, shift = group[-1], (piece.y - main.y) / main.size
-    if LOWERED < shift < RAISED or abs(shift) > FINE_REACH or not FINE.match(piece.text):
-        return 0
-    if piece.text == "E" and last.text.endswith("T"):
-        # The logo of TeX.
-        return 0
-    if _is_level(last, main):
-        right = last.x1 if FINE_BASE.search(last.text) else -inf
-    elif _fine_side(group[:-1], last, main) and (last.y > main.y) != (shift > 0):
-        right = last.x0
-    else:
-        return 0
-    side = 1 if shift > 0 else -1
-    return side if -2 * FINE_GAP < (piece.x0 - right) / main.size < FINE_GAP else 0
+    return max((piece for piece in group if piece.size > SMALLER * largest), key=lambda p: p.x1 - p.x0)
 
 
 def _side(piece: Piece, main: Piece) -> int:
-    """As `_script`, for a piece that is smaller than its base."""
+    """Return 1 if a piece is a superscript of the main piece, -1 for a subscript, 0 for neither."""
     shift = piece.y - main.y
     if not SMALLEST * main.size <= piece.size <= SMALLER * main.size or len(piece.text) > LONGEST:
         return 0
@@ -210,15 +154,14 @@ def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
         return True
     if abs(piece.y - main.y) > REACH * size:
         return False
-    side, before = _script(group, piece, main), _script(group[:-1], last, main)
+    side, before = _side(piece, main), _side(last, main)
     if not side and main.size < piece.size:
         before = before or _side(last, piece)
     apart = abs(piece.y - main.y) > LEVEL * size or not (before or (piece.run and last.run))
     if not side and apart and (main.size > SMALLER * piece.size or not before):
         return False
     # A subscript may be below a superscript of the same base that is drawn before it.
-    places = range(max(0, len(group) - 4), len(group)) if side else ()
-    stacked = [group[place] for place in places if _script(group[:place], group[place], main) == -side]
+    stacked = [other for other in group[-4:] if side and _side(other, main) == -side]
     # The lower limit of an integral is further to the left than other subscripts.
     lean = 0.9 if any(p.text.endswith(("\u222b", "\u222e")) for p in group[-4:]) else 0.35
     if stacked and piece.x0 >= min(p.x0 for p in stacked) - lean * size:
@@ -280,11 +223,10 @@ def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
     scripts: list[Piece] = []
     for piece in group[place:]:
         far = not LOWEST * main.size < piece.y - main.y < HIGHEST * main.size and piece.size <= SMALLER * main.size
-        if piece.size > SMALLER * main.size and _is_level(piece, main):
+        if piece.size > SMALLER * main.size and abs(piece.y - main.y) < SHIFT * main.size:
             break
-        before = [*group[:place], *scripts]
         nested = any(side and _is_nested(side, piece) for side in _split_sides(scripts, main))
-        if not (far or nested or _script(before, piece, main)):
+        if not (far or nested or _side(piece, main)):
             break
         if scripts and piece.x0 - max(p.x1 for p in scripts) > 0.6 * main.size:
             break
@@ -329,11 +271,8 @@ def _is_nested(side: Sequence[Piece], piece: Piece) -> bool:
     """Whether a piece is a script of a script."""
     head = _main(side)
     right = max(p.x1 for p in side)
-    return bool(_fine_side(side, piece, head)) or (
-        piece.size <= SMALLER * head.size
-        and abs(piece.y - head.y) < REACH * head.size
-        and -0.3 * head.size <= piece.x0 - right <= 0.4 * head.size
-    )
+    is_close = abs(piece.y - head.y) < REACH * head.size and -0.3 * head.size <= piece.x0 - right <= 0.4 * head.size
+    return piece.size <= SMALLER * head.size and is_close
 
 
 def _plain_text(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from corpus.read.doubt import MARK
+from corpus.read.doubt import MARK, TORN
 from corpus.read.formulas.signs import EXTENSION, GARBLED, RELATIONS
 from corpus.read.paragraphs import SENTENCE_END, BlockKind, TextBlock
 from corpus.read.printed import Piece
@@ -22,7 +22,7 @@ SIGNS = re.compile(r"[=+\u2212\u00d7\u00b7\u0391-\u03c9\u2190-\u22ff]|[\^_]\{|\\
 WORD = re.compile(r"(?<![\\^_{\w])[^\W\d_]{3,}")
 BRACKETS = {**dict.fromkeys("([{\u230a\u2308\u27e8", 1), **dict.fromkeys(")]}\u230b\u2309\u27e9", -1)}
 LOOSE = re.compile(
-    r"(?<![\w`^~])[\u02c6\u02dc\u00af\u02d9\u00b4](?![`^~])"
+    r"(?<![\w`^~])[\u02c6\u02c7\u02d8\u02d9\u02da\u02dc\u02dd\u00a8\u00af\u00b4](?![`^~])"
     r"|(?:^|[^\w\s] )[_^]\{|\u221a_|(?:(?<!\S)[^\W\d_] ){4}"
 )
 """Accents without a letter, scripts and roots without a base, and spaced letters."""
@@ -104,6 +104,8 @@ def mark_garbled_blocks(blocks: Sequence[TextBlock], body: float) -> list[TextBl
     }
     bare = [bool(BARE.match(_whole(block))) and block.kind is not BlockKind.HEADING for block in blocks]
     doubtful |= {place for place, pair in enumerate(pairwise(bare)) if all(pair)}
+    # A sign of two rows, such as a tilde above an equals sign.
+    doubtful |= {place for place, pair in enumerate(pairwise(blocks)) if TORN.search(_seam(*pair))}
     run: list[int] = []
     for place, block in enumerate([*blocks, None]):
         if (
@@ -127,6 +129,10 @@ def _divides(before: TextBlock, block: TextBlock, after: TextBlock, body: float)
         return False
     whole = _whole(before)
     return len(whole) > LONGEST and not SENTENCE_END.search(whole) and _whole(after)[:1].islower()
+
+
+def _seam(above: TextBlock, below: TextBlock) -> str:
+    return f"{_whole(above)[-1:]} {_whole(below)[:1]} ."
 
 
 def _whole(block: TextBlock) -> str:
