@@ -217,7 +217,7 @@ def page(kept: Sequence[dict[str, Any]]) -> str:
         "Exact accuracy is the probability of sound replies over all operand pairs of the test split (`infuser nano accuracy`).",
         "",
         "World and rates were chosen on seed 42, for INFUSER alone. The rows of three seeds, of `nano.yaml`, `nano-basic.yaml` and "
-        "`nano-baselines.yaml`, use 42, 123 and 456; all others use seeds that nothing was chosen on. Two sweeps were changed after a look: "
+        "`nano-wide.yaml`, use 42, 123 and 456; all others use seeds that nothing was chosen on. Two sweeps were changed after a look: "
         "`nano-broad.yaml` lost seed 123 (the difference rose from .166 to .186), and `nano-anchors.yaml` ran again with anchors trained in "
         "fp32 (it fell from .282 to .224).",
         "",

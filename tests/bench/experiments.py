@@ -22,7 +22,7 @@ ROOT = HERE.parents[1]
 FOLDER = ROOT / "configs" / "sweep"
 CLAIMED = ("nano-headline", *worlds.SWEEPS)
 """Sweeps whose runs the table of claims is made from."""
-SETTINGS = ("nano-dev-pays", "nano-budget", "nano-hybrid")
+SETTINGS = ("nano-dev-pays", "nano-budget", "nano-baselines", "nano-hybrid")
 """Sweeps for which no claim waits: `infuser sweep FILE`, then `infuser report compare`."""
 STUDIED = ("nano-anisotropic", "nano-studies", "nano-scores", "nano-scores-worlds")
 """Sweeps without arms to compare: `infuser study` takes their runs, as the files say."""

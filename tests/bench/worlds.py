@@ -162,7 +162,7 @@ CLAIMED = (
     Contrast(claim="ahead of the dev set alone, on its topics, by area", column="Dev-only", sweep="nano", arm="dev-only", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of the dev set alone, on other topics, the nano lab", column="Dev-only", sweep="nano", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
     Contrast(claim="ahead of the dev set alone, on other topics, the small world", column="Dev-only", sweep="nano-basic", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
-    Contrast(claim="ahead of the dev set alone, on other topics, the wide world", column="Dev-only", sweep="nano-baselines", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
+    Contrast(claim="ahead of the dev set alone, on other topics, the wide world", column="Dev-only", sweep="nano-wide", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
     Contrast(claim="ahead of a fixed generator, on other topics, the small world", column="Fix-gen", sweep="nano-basic", arm="fixed-generator", measure="nano_transfer", of=_sampled("nano_transfer")),
     Contrast(claim="ahead of a strong generator that is not trained", column="Strong-gen", sweep="nano-basic", arm="strong-generator", measure="validation AUC", of=_auc),
     Contrast(claim="DuGRPO ahead of group_std", column="group_std", sweep="nano", arm="group-std", measure="validation AUC", of=_auc),
@@ -185,7 +185,7 @@ CLAIMED = (
     Contrast(claim="ahead of a fixed generator that has them and perfect keys", column="Fix-gen", sweep="nano-break-even", arm="perfect-half", measure="exact target accuracy", of=over(TARGET)),
     Contrast(claim="ahead of a random reward where one document in four is on the target's domains", column="", sweep="nano-break-even", arm="random", measure="exact target accuracy", of=over(TARGET)),
     Contrast(claim="ahead of a random reward, by area", column="", sweep="nano", arm="random", measure="validation AUC", of=_auc),
-    Contrast(claim="ahead of a random reward in the wide world, by area", column="", sweep="nano-baselines", arm="random", measure="validation AUC", of=_auc),
+    Contrast(claim="ahead of a random reward in the wide world, by area", column="", sweep="nano-wide", arm="random", measure="validation AUC", of=_auc),
 )  # fmt: skip
 CONTRASTS = (
     *CLAIMED,
