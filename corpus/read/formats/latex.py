@@ -204,8 +204,8 @@ def definitions(text: str) -> str:
     result = list(_find_definitions(text))
     for copy in LET.finditer(text):
         # A command that is redefined by its own copy would be expanded endlessly: it stays what LaTeX defines.
-        again = re.compile(rf"\\{copy['old']}(?![A-Za-z]).*\\{copy['name']}(?![A-Za-z])", re.DOTALL)
-        others = [each for each in result if not ((own := COMMAND.match(each)) and again.match(each, own.start(1) - 1))]
+        again = re.compile(rf"(?s)\\\w+\*?\s*\{{?\\{copy['old']}(?![A-Za-z]).*\\{copy['name']}(?![A-Za-z])")
+        others = [each for each in result if not again.match(each)]
         if len(others) < len(result):
             result = [*others, rf"\newcommand{{\{copy['name']}}}{{\{copy['old']}}}"]
     names = {match[1] for each in result if (match := COMMAND.match(each))}
