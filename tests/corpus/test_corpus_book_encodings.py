@@ -4,6 +4,7 @@ import pytest
 from book_tools import convert
 
 from corpus.read.books.tree import Folder, decode_text
+from corpus.read.doubt import Doubtful, find_doubt
 
 RUSSIAN = "Река несёт песок с холмов на равнину и роняет крупные зёрна. " * 10
 POLISH = "Rzeka niesie żwir ze wzgórz na równinę. " * 10
@@ -54,3 +55,13 @@ def test_a_file_without_a_declaration_has_that_of_its_book(tmp_path):
     (tmp_path / "main.tex").write_bytes(b"\\documentclass{book}\\usepackage[latin2]{inputenc}")
     (tmp_path / "one.tex").write_bytes(POLISH.encode("iso-8859-2"))
     assert Folder(tmp_path).text("one.tex") == POLISH
+
+
+def test_a_damaged_byte_costs_its_paragraph_and_not_the_book(tmp_path):
+    path = tmp_path / "a.docbook"
+    text = '<?xml version="1.0"?><book><chapter><title>Sand</title><para>“The sand” sinks – slowly.</para>{}</chapter></book>'
+    path.write_bytes(text.replace("{}", "<para>If you’{}ve seen it.</para>").encode().replace(b"{}", b"\x80\x99t"))
+    page = convert(path)
+    assert "“The sand” sinks – slowly." in page.markdown
+    (passage,) = find_doubt(page.markdown).passages
+    assert (passage[0], "seen it" in passage[1]) == (Doubtful.SIGN, True)

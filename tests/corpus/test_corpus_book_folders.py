@@ -62,6 +62,16 @@ BOOKS: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["# Two", "## Inner", "# One"],
     ),
+    "latex with commands in paths": (
+        {
+            "main.tex": "\\documentclass{book}\n\\begin{document}\n\\input{one/all}\n\\input{two/all}\n\\end{document}\n",
+            "one/all.tex": "\\chapter{One}\n\\renewcommand{\\here}{one}\n\\input{\\here/x}\n",
+            "two/all.tex": "\\chapter{Two}\n\\def\\here{two}\n\\input{./\\here/x.tex}\n",
+            "one/x.tex": "\\section{Of one}\nText.\n",
+            "two/x.tex": "\\section{Of two}\nText.\n",
+        },
+        ["# One", "## Of one", "# Two", "## Of two"],
+    ),
     "latex with commands of its own": (
         {
             "main.tex": "\\documentclass{book}\n\\input{\\top/sty/own.sty}\n\\begin{document}\n\\part[two]{b}\n"

@@ -381,6 +381,12 @@ def test_endless_macros_cost_their_chapter_alone(tmp_path):
     )
 
 
+def test_a_command_that_is_redefined_by_its_own_copy_stays_what_latex_defines(tmp_path):
+    head = "\\let\\oldcap\\bigcap\n\\renewcommand{\\bigcap}{\\displaystyle\\oldcap}\n\\newcommand{\\both}{\\oldcap\\limits}\n"
+    text = f"\\documentclass{{book}}\n{head}\\begin{{document}}\n\\section{{Sets}}\nA $\\bigcap_i A_i$ and $\\both_i B_i$.\n\\end{{document}}\n"
+    assert "A $\\bigcap_i A_i$ and $\\bigcap\\limits_i B_i$." in convert(written(tmp_path, "a.tex", text)).markdown
+
+
 def test_a_title_without_braces_is_a_title(tmp_path):
     text = "\\documentclass{book}\n\\newcommand{\\tasks}{Problems}\n\\begin{document}\n\\section\\tasks\nOne.\n\\end{document}\n"
     assert "# Problems\n\nOne." in convert(written(tmp_path, "book.tex", text)).markdown

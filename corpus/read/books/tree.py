@@ -41,8 +41,9 @@ UNKNOWN = re.compile("[\udc80-\udcff]")
 def decode_text(content: bytes, *, strict: bool = False, usual: str = "") -> str:
     """Decode bytes as UTF-8, as UTF-16 with a byte order mark, or by the encoding that they declare, else `usual`.
 
-    Without a declaration, a text with few letters outside ASCII is Western European; in any other text the bytes that
-    are not UTF-8 become surrogates (`UNKNOWN`). With `strict`, raises UnicodeDecodeError for text that is neither
+    Without a declaration, a text of which more is UTF-8 than is not gets a replacement character for each byte that is
+    not, and a text with few letters outside ASCII is Western European; in any other text those bytes become surrogates
+    (`UNKNOWN`). With `strict`, raises UnicodeDecodeError for text that is neither
     UTF-8 nor UTF-16.
     """
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
@@ -69,12 +70,16 @@ def declared_encoding(content: bytes) -> str:
 
 
 def _decode_other(content: bytes, encoding: str) -> str:
+    marked = content.decode("utf-8", "surrogateescape")
+    letters, unknown = sum(not char.isascii() for char in marked), len(UNKNOWN.findall(marked))
+    if not encoding and letters > 2 * unknown:
+        return UNKNOWN.sub("\ufffd", marked)
     if not encoding and sum(byte > 0x7F for byte in content) <= FEW * len(content):
         encoding = "cp1252"
     try:
         return content.decode(encoding or "utf-8")
     except (UnicodeDecodeError, LookupError):
-        return content.decode("utf-8", "surrogateescape")
+        return marked
 
 
 def file_fault(path: Path) -> str:

@@ -22,6 +22,11 @@ OWN = re.compile(
 )
 """The definition of a command, up to the next command at the beginning of a line."""
 READS = re.compile(r"\\(?:input|include|subfile|import|subimport|includefrom)\s*\{(?P<path>[^{}\n]*#\d[^{}\n]*)\}")
+PLAIN = re.compile(
+    r"\\(?:(?:re)?newcommand|providecommand|[egx]?def)\*?\s*\{?\\(?P<name>[A-Za-z]+)\}?\s*\{(?P<value>[^{}\\#\n]*)\}"
+)
+"""The definition of a command that is plain text, such as the number of a chapter."""
+CALL = re.compile(r"\\([A-Za-z]+)")
 PACKAGE = re.compile(
     rf"\\(?:usepackage|RequirePackage|documentclass|LoadClass)\s*(?:{OPTION}\s*)?\{{(?P<names>[^{{}}]*)\}}"
 )
@@ -50,6 +55,7 @@ DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMath
 CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b(?!\*?\{#)")
 SECTION = re.compile(r"(?m)^[ \t]*\\(?:sub)*section\b(?!\*?\{#)")
 COMMAND = re.compile(r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|def)\*?\s*\{?\\([A-Za-z]+)")
+LET = re.compile(r"\\let\s*\\(?P<name>[A-Za-z]+)\s*=?\s*\\(?P<old>[A-Za-z]+)")
 STANDARD = re.compile(
     r"(?:sub)*(?:section|paragraph)|part|chapter|caption|item|label|footnote|url|emph|text[a-z]+|[a-z]*(?:ref|cite)[a-z]*"
 )
@@ -196,6 +202,12 @@ def definitions(text: str) -> str:
     """Return the definitions of macros and theorems in a text, each followed by a line feed."""
     text = COMMENT.sub(r"\1", text)
     result = list(_find_definitions(text))
+    for copy in LET.finditer(text):
+        # A command that is redefined by its own copy would be expanded endlessly: it stays what LaTeX defines.
+        again = re.compile(rf"(?s)\\\w+\*?\s*\{{?\\{copy['old']}(?![A-Za-z]).*\\{copy['name']}(?![A-Za-z])")
+        others = [each for each in result if not again.match(each)]
+        if len(others) < len(result):
+            result = [*others, rf"\newcommand{{\{copy['name']}}}{{\{copy['old']}}}"]
     names = {match[1] for each in result if (match := COMMAND.match(each))}
     own = (COMMAND.match(text, match.start()) for match in DEFINITION.finditer(text))
     programs = dict.fromkeys(each[1] for each in own if each and not each[0].startswith(r"\renew"))
@@ -273,7 +285,7 @@ class _ExpandedTree:
         if self._listings:
             text = self._edge.sub(lambda edge: f"\\{edge[1] or edge[2]}{{lstlisting}}", text)
         text = PACKAGE.sub(lambda use: use[0] + "".join(self._own_packages(name, use["names"])), text)
-        text = CITATION.sub(self._citation_text, text)
+        text = CITATION.sub(self._citation_text, INCLUDE.sub(_plain_path, text))
         text = self._head.sub(self._expand_heading, text) if self._heads else text
         return self._call.sub(self._expand_inclusions, text) if self._paths else text
 
@@ -311,6 +323,14 @@ class _ExpandedTree:
             # The command computes the path from its arguments, which usually are a folder and a file.
             return f"\\subimport{{{call['folder'] or '.'}}}{{{arguments[0]}}}"
         return "\n".join(f"\\input{{{path}}}" for path in paths)
+
+
+def _plain_path(inclusion: re.Match[str]) -> str:
+    """An inclusion with the text of the commands that its path contains, as its file defines them above it."""
+    if "\\" not in inclusion[0][1:]:
+        return inclusion[0]
+    texts = {each["name"]: each["value"] for each in PLAIN.finditer(inclusion.string, 0, inclusion.start())}
+    return CALL.sub(lambda call: texts.get(call[1], call[0]), inclusion[0])
 
 
 def _call_pattern(names: Iterable[str], arguments: str) -> re.Pattern[str]:
