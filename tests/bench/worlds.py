@@ -288,7 +288,7 @@ def _by_seed(runs: Sequence[Row], arm: str, of: Callable[[Row], float]) -> dict[
 def tables() -> list[str]:
     """Mean and deviation over runs of every arm, in the measures of the sweep's contrasts and benchmarks, as Markdown."""
     lines = []
-    for sweep, runs in kept().items():
+    for sweep, runs in ((sweep, runs) for sweep, runs in kept().items() if runs):
         measures = {one.measure: one.of for one in CONTRASTS if one.sweep == sweep}
         measures |= {"exact target accuracy": over(TARGET)} if sweep in UNCLAIMED else {}
         measures |= {name: _sampled(name) for name in runs[0].get("sampled", ())}
