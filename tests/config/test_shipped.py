@@ -59,7 +59,7 @@ def test_a_sweep_of_ones_own_starts_from_shipped_configurations(elsewhere: Path)
     file = elsewhere / "sweeps" / "grid.yaml"
     file.write_text("base: [nano, mine.yaml]\naxes: {arm: {plain: [], alone: [ablation/dev_only]}}\n")
     assert [config.label for config in read_sweep(file)] == ["mine-plain", "mine-alone"]
-    assert len(read_sweep(Path("sweep/nano"))) == 21
+    assert len(read_sweep(Path("sweep/nano"))) == 24
 
 
 def test_the_list_names_every_file_and_says_something_short_of_each():
