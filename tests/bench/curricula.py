@@ -330,7 +330,7 @@ METHOD = (
     "best among the first 30. Accuracy still rises at the end, so the order holds for this horizon. Exact accuracy is the probability of "
     "sound replies over all operand pairs of the test split, mean and standard deviation over seeds; the anchor has 0.415 in the headline "
     "world, and a run that never validates better keeps it. Five of the ten fixed generators do, and none of those of [the claims](claims.md), where they answer 0.507 on other seeds. Differences are paired by seed, with t intervals that hold for all rivals of a column together at 95% "
-    "(Bonferroni). Rates were chosen for influence on seed 42, for no rival. The sweep files state hypotheses and stopping rule, written before the runs.",
+    "(Bonferroni). Rates were chosen for influence, for no rival, on seeds that occur nowhere here. The sweep files state hypotheses and stopping rule, written before the runs; those of the controls after influence's runs were read, which they share.",
     "",
     "All of it is the nano lab: a toy world with room for improvement. `make curricula` runs the sweeps and writes this page from "
     "`tests/bench/curricula.json`; runs that the store has are measured again, and an interrupted pass continues where it stopped.",

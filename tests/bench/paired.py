@@ -45,15 +45,14 @@ class Difference:
         interval = f"{self.mean:+.3f} [{self.mean - self.half:+.3f}, {self.mean + self.half:+.3f}]"
         return f"{interval}, {self.above} of {self.seeds} seeds above 0"
 
-    def verdict(self, *, corrected: float, printed: bool = True) -> str:
-        """Replicates above 0, does not below, both with `corrected` p under 0.05; else what the seeds could settle."""
+    def verdict(self, *, corrected: float, ahead: str = "replicates") -> str:
+        """`ahead` above 0, "does not" below, both with `corrected` p under 0.05; else what the seeds could settle."""
         if self.mean > self.half and self.above < self.needed * self.seeds:
             return f"interval above 0, but not in {self.needed:.0%} of seeds: fails as it was written before the runs"
         if abs(self.mean) > self.half and corrected >= 0.05:
             return f"{'above' if self.mean > 0 else 'below'} 0 alone, not when all are corrected"
         if abs(self.mean) > self.half:
-            above = "replicates" if printed else "holds here; the paper prints no number"
-            return above if self.mean > 0 else "does not"
+            return ahead if self.mean > 0 else "does not"
         return f"not settled: {self.seeds} seeds find {self.detectable(self.seeds):.2f} with 80% power"
 
 
