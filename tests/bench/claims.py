@@ -135,17 +135,13 @@ def _at_equal_iterations() -> list[Finding]:
         for world in curricula.WORLDS:
             rows = [row for row in kept if row["world"] == world.title]
             ours, other = (curricula.values(rows, name, "iterations") for name in arms)
+            where, measure = "", "exact target accuracy"
+            if world.topics != TARGET:
+                where, measure = f": {world.title[0].lower()}{world.title[1:]}", "exact accuracy"
             if ours and other:
+                gap = paired(ours, other)
                 findings.append(
-                    Finding(
-                        claim=claim
-                        if world.topics == TARGET
-                        else f"{claim}: {world.title[0].lower()}{world.title[1:]}",
-                        column=column,
-                        measure="exact target accuracy" if world.topics == TARGET else "exact accuracy",
-                        difference=paired(ours, other),
-                        sweep=world.sweep,
-                    )
+                    Finding(claim=claim + where, column=column, measure=measure, difference=gap, sweep=world.sweep)
                 )
     return findings
 

@@ -20,7 +20,7 @@ from infuser_core.planning.sweeps import read_sweeps
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDER = ROOT / "configs" / "sweep"
-CLAIMED = ("nano-headline", *worlds.SWEEPS)
+CLAIMS = ("nano-headline", *worlds.SWEEPS)
 """Sweeps whose runs the table of claims is made from."""
 SETTINGS = ("nano-dev-pays", "nano-budget", "nano-baselines", "nano-hybrid")
 """Sweeps for which no claim waits: `infuser sweep FILE`, then `infuser report compare`."""
@@ -35,7 +35,7 @@ KEEP = "store.keep={full: 1, weights_every: 0}"
 def main() -> None:
     """Run the sweeps that are asked for, measure them, and print the table of arms."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", default=CLAIMED, choices=CLAIMED, help="sweeps")
+    parser.add_argument("--only", nargs="+", default=CLAIMS, choices=CLAIMS, help="sweeps")
     # One more than there are cores: a run waits for the disk a twentieth of its time.
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs at a time")
     chosen = parser.parse_args()

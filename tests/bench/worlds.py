@@ -162,7 +162,7 @@ def _sampled(benchmark: str) -> Callable[[Row], float]:
     return lambda row: row["sampled"][benchmark]
 
 
-CLAIMED = (
+CLAIMS = (
     Contrast(claim="ahead of the dev set alone, on its topics, by area", column="Dev-only", sweep="nano", arm="dev-only", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of the dev set alone, on other topics, the nano lab", column="Dev-only", sweep="nano", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
     Contrast(claim="ahead of the dev set alone, on other topics, the small world", column="Dev-only", sweep="nano-basic", arm="dev-only", measure="nano_transfer", of=_sampled("nano_transfer")),
@@ -193,10 +193,10 @@ CLAIMED = (
     Contrast(claim="ahead of a random reward in the wide world, by area", column="", sweep="nano-wide", arm="random", measure="validation AUC", of=_auc),
 )  # fmt: skip
 CONTRASTS = (
-    *CLAIMED,
+    *CLAIMS,
     *(
         replace(one, claim=one.claim.replace("a fixed generator", "a random reward"), column="", arm="random", needed=0)
-        for one in CLAIMED
+        for one in CLAIMS
         if (one.ours, one.arm) == ("infuser", "fixed-generator")
     ),
 )
@@ -293,7 +293,9 @@ def _by_seed(runs: Sequence[Row], arm: str, of: Callable[[Row], float]) -> dict[
 def tables() -> list[str]:
     """Mean and deviation over runs of every arm, in the measures of the sweep's contrasts and benchmarks, as Markdown."""
     lines = []
-    for sweep, runs in ((sweep, runs) for sweep, runs in kept().items() if runs):
+    for sweep, runs in kept().items():
+        if not runs:
+            continue
         measures = {one.measure: one.of for one in CONTRASTS if one.sweep == sweep}
         measures |= {"exact target accuracy": over(TARGET)} if sweep in UNCLAIMED else {}
         measures |= {name: _sampled(name) for name in runs[0].get("sampled", ())}

@@ -381,6 +381,13 @@ def test_endless_macros_cost_their_chapter_alone(tmp_path):
     )
 
 
+def test_a_message_of_pandoc_ends_before_the_next_one():
+    text = (
+        "[INFO] Skipped '\\\\shade{a\nb}' at chunk line 3\n[INFO] Skipped '<b>\n[INFO] Skipped 'c' at line 4 column 1\n"
+    )
+    assert [each["text"] for each in pandoc.SKIP.finditer(text)] == ["\\\\shade{a\nb}", "c"]
+
+
 def test_a_command_that_is_redefined_by_its_own_copy_stays_what_latex_defines(tmp_path):
     head = "\\let\\oldcap\\bigcap\n\\renewcommand{\\bigcap}{\\displaystyle\\oldcap}\n\\newcommand{\\both}{\\oldcap\\limits}\n"
     text = f"\\documentclass{{book}}\n{head}\\begin{{document}}\n\\section{{Sets}}\nA $\\bigcap_i A_i$ and $\\both_i B_i$.\n\\end{{document}}\n"

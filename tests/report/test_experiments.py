@@ -18,7 +18,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_sweep_of_a_claim_has_the_same_seeds_of_every_arm_and_a_random_reward(experiments: dict[str, Any]):
-    for name in experiments["CLAIMED"]:
+    for name in experiments["CLAIMS"]:
         seeds: dict[str, list[int]] = {}
         for config in read_sweep(FOLDER / f"{name}.yaml"):
             seeds.setdefault(config.variant, []).append(config.seed)
@@ -28,7 +28,7 @@ def test_a_sweep_of_a_claim_has_the_same_seeds_of_every_arm_and_a_random_reward(
 
 
 def test_no_sweep_of_the_nano_lab_is_left_out(experiments: dict[str, Any]):
-    groups = ("CLAIMED", "SETTINGS", "STUDIED", "AT_EQUAL_COMPUTE")
+    groups = ("CLAIMS", "SETTINGS", "STUDIED", "AT_EQUAL_COMPUTE")
     assert {path.stem for path in FOLDER.glob("nano*.yaml")} == {
         name for group in groups for name in experiments[group]
     }

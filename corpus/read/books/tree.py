@@ -43,8 +43,7 @@ def decode_text(content: bytes, *, strict: bool = False, usual: str = "") -> str
 
     Without a declaration, a text of which more is UTF-8 than is not gets a replacement character for each byte that is
     not, and a text with few letters outside ASCII is Western European; in any other text those bytes become surrogates
-    (`UNKNOWN`). With `strict`, raises UnicodeDecodeError for text that is neither
-    UTF-8 nor UTF-16.
+    (`UNKNOWN`). With `strict`, raises UnicodeDecodeError for text that is neither UTF-8 nor UTF-16.
     """
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:

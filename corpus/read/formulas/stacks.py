@@ -105,7 +105,8 @@ def mark_garbled_blocks(blocks: Sequence[TextBlock], body: float) -> list[TextBl
     bare = [bool(BARE.match(_whole(block))) and block.kind is not BlockKind.HEADING for block in blocks]
     doubtful |= {place for place, pair in enumerate(pairwise(bare)) if all(pair)}
     # A sign of two rows, such as a tilde above an equals sign.
-    doubtful |= {place for place, pair in enumerate(pairwise(blocks)) if TORN.search(_seam(*pair))}
+    seams = (f"{_whole(above)[-1:]} {_whole(below)[:1]} ." for above, below in pairwise(blocks))
+    doubtful |= {place for place, seam in enumerate(seams) if TORN.search(seam)}
     run: list[int] = []
     for place, block in enumerate([*blocks, None]):
         if (
@@ -129,10 +130,6 @@ def _divides(before: TextBlock, block: TextBlock, after: TextBlock, body: float)
         return False
     whole = _whole(before)
     return len(whole) > LONGEST and not SENTENCE_END.search(whole) and _whole(after)[:1].islower()
-
-
-def _seam(above: TextBlock, below: TextBlock) -> str:
-    return f"{_whole(above)[-1:]} {_whole(below)[:1]} ."
 
 
 def _whole(block: TextBlock) -> str:
